@@ -38,13 +38,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         ("too much output", "while True: print('x' * 1000)"),
     ] {
         let outcome = sandbox.run(Request::python(code).filename(format!("<{name}>")))?;
-        let said = match (outcome.status(), outcome.error()) {
+        let text = match (outcome.status(), outcome.error()) {
             (Status::Ok, _) => outcome.stdout().trim().to_owned(),
             (_, Some(error)) => format!("{}: {}", error.name, error.message),
             (_, None) => String::new(),
         };
         println!(
-            "{name}: {} after {:.0} ms. {said}",
+            "{name}: {} after {:.0} ms. {text}",
             outcome.status(),
             outcome.usage().wall.as_secs_f64() * 1e3,
         );

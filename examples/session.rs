@@ -23,20 +23,20 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     })?;
 
     session.set("basket", Value::dict([("apple", 4), ("pear", 2)]))?;
-    tell(&session.run("sum(price(name) * count for name, count in basket.items())")?);
-    tell(&session.run("price('plum')")?);
+    print_report(&session.run("sum(price(name) * count for name, count in basket.items())")?);
+    print_report(&session.run("price('plum')")?);
     // The time limit interrupts the cell; the session and its variables are still there.
-    tell(&session.run(Cell::new("while True: pass").wall(Duration::from_millis(200)))?);
-    tell(&session.run("len(basket)")?);
+    print_report(&session.run(Cell::new("while True: pass").wall(Duration::from_millis(200)))?);
+    print_report(&session.run("len(basket)")?);
     Ok(())
 }
 
-fn tell(report: &CellReport) {
+fn print_report(report: &CellReport) {
     let outcome = report.outcome();
-    let said = match (outcome.value(), outcome.error()) {
+    let text = match (outcome.value(), outcome.error()) {
         (Some(value), _) => value.to_string(),
         (None, Some(error)) => error.traceback.lines().last().unwrap_or("").to_owned(),
         (None, None) => String::new(),
     };
-    println!("{}: {said}", outcome.status());
+    println!("{}: {text}", outcome.status());
 }

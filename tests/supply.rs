@@ -36,9 +36,9 @@ static METADATA: LazyLock<Value> = LazyLock::new(|| {
         cargo.args(["--filter-platform", target.as_str().unwrap()]);
     }
     let output = cargo.current_dir(ROOT).output().expect("cargo runs");
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{told}");
-    serde_json::from_slice(&output.stdout).expect("it writes JSON")
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{stderr}");
+    serde_json::from_slice(&output.stdout).expect("valid JSON")
 });
 
 static DENY: LazyLock<toml::Table> = LazyLock::new(|| {
@@ -61,7 +61,7 @@ fn text<'a>(value: &'a Value, key: &str) -> &'a str {
 
 /// Default features beyond `std` are either used or disabled.
 #[test]
-fn features_are_few() {
+fn default_features_are_disabled_or_used() {
     let defaults: BTreeMap<&str, Vec<&str>> = packages()
         .map(|package| {
             let features = package["features"]["default"].as_array();
@@ -98,7 +98,7 @@ fn features_are_few() {
 
 /// Every dependency supports the oldest supported Rust version.
 #[test]
-fn the_oldest_rust_is_stated_and_enough() {
+fn oldest_rust_is_declared_and_sufficient() {
     let number = |version: &str| -> Vec<u32> {
         version
             .split('.')
@@ -123,7 +123,7 @@ fn the_oldest_rust_is_stated_and_enough() {
 
 /// cargo-fuzz has its own lock file, which must have the versions of the main one.
 #[test]
-fn what_is_fuzzed_is_what_is_built() {
+fn fuzzed_versions_match_built_versions() {
     let lock = |path: &str| -> toml::Table {
         let text = std::fs::read_to_string(format!("{ROOT}/{path}")).unwrap();
         text.parse().expect("a lock file is TOML")

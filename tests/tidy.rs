@@ -199,7 +199,7 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
 }
 
 /// Returns the modules that depend on themselves through other modules.
-fn in_circles<'a>(imports: &BTreeMap<&'a str, BTreeSet<&'a str>>) -> Vec<&'a str> {
+fn in_cycles<'a>(imports: &BTreeMap<&'a str, BTreeSet<&'a str>>) -> Vec<&'a str> {
     let reached_from = |start: &'a str| {
         let (mut reached, mut next) = (BTreeSet::new(), vec![start]);
         while let Some(module) = next.pop() {
@@ -215,10 +215,10 @@ fn in_circles<'a>(imports: &BTreeMap<&'a str, BTreeSet<&'a str>>) -> Vec<&'a str
 }
 
 #[test]
-fn the_modules_of_src_form_no_circle() {
+fn modules_of_src_form_no_cycle() {
     let texts = rust("src");
     let imports = imports(&texts);
-    assert_eq!(in_circles(&imports), [""; 0], "{imports:#?}");
+    assert_eq!(in_cycles(&imports), [""; 0], "{imports:#?}");
     assert_eq!(imports.get("outcome"), None, "outcome stands on the ground");
 }
 
@@ -227,7 +227,7 @@ const MOST_ITEMS: usize = 71;
 
 /// The crate root is the API, with its public modules. Elsewhere `pub` means: visible in the crate.
 #[test]
-fn the_public_api_is_the_one_that_is_written_down() {
+fn public_api_matches_the_list() {
     let read = |path: &str| fs::read_to_string(Path::new(ROOT).join(path)).unwrap();
     let internals = "#[cfg(feature = \"internals\")]\n#[doc(hidden)]\npub mod internals;\n";
     let root = read("src/lib.rs").replacen(internals, "", 1);
@@ -403,7 +403,7 @@ fn documents() -> Vec<Text> {
 }
 
 #[test]
-fn links_and_names_lead_to_files() {
+fn links_and_file_names_resolve() {
     let mut dead = Vec::new();
     let mut checked = 0;
     for document in documents() {
@@ -459,7 +459,7 @@ fn named_files(text: &str) -> impl Iterator<Item = &str> {
 }
 
 #[test]
-fn nothing_is_left_for_later() {
+fn no_todo_is_left() {
     let mut texts = sources();
     texts.extend(documents());
     let words = ["TODO", "FIXME", "XXX"];
@@ -473,7 +473,7 @@ fn nothing_is_left_for_later() {
 
 /// A check that cannot find anything checks nothing.
 #[test]
-fn the_checks_see() {
+fn checks_detect_violations() {
     let text = Text {
         path: "src/made_up.rs".to_owned(),
         text: "use std::fs;\n// std::net\nfn long(\n    a: u8,\n) {\n    a;\n}\n\n#[cfg(test)]\nmod tests {\n    use std::env;\n}\n".to_owned(),
@@ -492,7 +492,7 @@ fn the_checks_see() {
         file("src/c/x.rs", "use crate::a;\n"),
         file("src/d.rs", "// crate::a\n"),
     ];
-    assert_eq!(in_circles(&imports(&circle)), ["a", "b", "c"]);
+    assert_eq!(in_cycles(&imports(&circle)), ["a", "b", "c"]);
     assert_eq!(functions(&text), [("fn long(", 5)]);
     let found = uses(std::slice::from_ref(&text), &["std::"]);
     assert_eq!(found, ["src/made_up.rs:1: use std::fs;"]);

@@ -29,13 +29,13 @@ impl Conversation {
     }
 
     /// Sends a line.
-    pub fn ask(&mut self, line: &str) -> Result<()> {
+    pub fn send(&mut self, line: &str) -> Result<()> {
         let input = self.input.as_mut().context("it has no input")?;
         Ok(writeln!(input, "{line}")?)
     }
 
     /// Reads a line.
-    pub fn hear(&mut self) -> Result<String> {
+    pub fn receive(&mut self) -> Result<String> {
         let mut line = String::new();
         if self.output.read_line(&mut line)? == 0 {
             bail!("it ended without an answer");

@@ -71,7 +71,7 @@ fn map_command(options: &Options) -> Result<Round> {
         // The command writes results before it has read all tasks.
         let writing = thread::spawn(move || input.write_all(&lines).map(|()| input));
         let ran = programs.iter().map(|_| {
-            let result: Value = serde_json::from_str(&map.hear()?)?;
+            let result: Value = serde_json::from_str(&map.receive()?)?;
             Ok((result["exit_code"] == 0, took(&result)))
         });
         let ran = ran.collect::<Result<_>>()?;
@@ -186,8 +186,8 @@ fn script(command: Command, task: fn(&Program) -> Value) -> Result<Round> {
     let mut conversation = Conversation::start(command)?;
     Ok(Box::new(move |programs| {
         let tasks: Value = programs.iter().map(task).collect();
-        conversation.ask(&tasks.to_string())?;
-        let done: Vec<(bool, f64)> = serde_json::from_str(&conversation.hear()?)?;
+        conversation.send(&tasks.to_string())?;
+        let done: Vec<(bool, f64)> = serde_json::from_str(&conversation.receive()?)?;
         let done = done.into_iter();
         Ok(done
             .map(|(passed, seconds)| (passed, Duration::from_secs_f64(seconds)))

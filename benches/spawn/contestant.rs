@@ -153,8 +153,8 @@ impl BareForks {
 
 impl Contestant for BareForks {
     fn turn(&mut self, record: &mut dyn FnMut(Subject, Duration)) -> Result<()> {
-        self.probe.ask(&self.repeats.to_string())?;
-        for time in hear_times(&mut self.probe, self.repeats)? {
+        self.probe.send(&self.repeats.to_string())?;
+        for time in read_times(&mut self.probe, self.repeats)? {
             record(Subject::BareFork(self.preload), time);
         }
         Ok(())
@@ -162,8 +162,8 @@ impl Contestant for BareForks {
 }
 
 /// Reads a line of `count` times in nanoseconds from a process that measures its own times.
-pub fn hear_times(probe: &mut Conversation, count: usize) -> Result<Vec<Duration>> {
-    let line = probe.hear()?;
+pub fn read_times(probe: &mut Conversation, count: usize) -> Result<Vec<Duration>> {
+    let line = probe.receive()?;
     let times = line.split_ascii_whitespace().map(str::parse);
     match times.collect::<Result<Vec<u64>, _>>() {
         Ok(times) if times.len() == count => {

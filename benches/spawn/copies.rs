@@ -15,7 +15,7 @@ use tempfile::TempDir;
 
 use crate::Options;
 use crate::common::Conversation;
-use crate::contestant::{Contestant, UNTIL_READY, hear_times};
+use crate::contestant::{Contestant, UNTIL_READY, read_times};
 use crate::ground::Ground;
 use crate::subject::Subject;
 
@@ -186,8 +186,8 @@ impl OsForks {
 
 impl Contestant for OsForks {
     fn turn(&mut self, record: &mut dyn FnMut(Subject, Duration)) -> Result<()> {
-        self.probe.ask("1")?;
-        for time in hear_times(&mut self.probe, 1)? {
+        self.probe.send("1")?;
+        for time in read_times(&mut self.probe, 1)? {
             record(Subject::OsFork(self.size), time);
         }
         Ok(())

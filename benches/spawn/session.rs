@@ -10,7 +10,7 @@ use sandfork::Sandbox;
 use sandfork::session::Session;
 
 use crate::common::{Conversation, policy};
-use crate::contestant::{Contestant, UNTIL_READY, hear_times};
+use crate::contestant::{Contestant, UNTIL_READY, read_times};
 use crate::subject::{Client, Subject};
 
 /// The repetitions in one turn.
@@ -92,12 +92,12 @@ impl PythonClient {
 impl Contestant for PythonClient {
     fn turn(&mut self, record: &mut dyn FnMut(Subject, Duration)) -> Result<()> {
         let Repeats { cells, sessions } = self.repeats;
-        self.probe.ask(&format!("{cells} {sessions}"))?;
+        self.probe.send(&format!("{cells} {sessions}"))?;
         for (subject, count) in [
             (Subject::Call(Client::Python), cells),
             (Subject::Create(Client::Python), sessions),
         ] {
-            for time in hear_times(&mut self.probe, count)? {
+            for time in read_times(&mut self.probe, count)? {
                 record(subject, time);
             }
         }

@@ -16,23 +16,23 @@ use super::trials;
 
 trials! {
     ctrl_c_ends_the_run_and_reports_it,
-    an_ignored_signal_ends_no_run,
-    an_ignored_end_of_children_hides_no_exit_status,
-    a_signal_to_the_process_group_is_reported_as_one_to_the_command,
+    ignored_signal_does_not_end_the_run,
+    ignored_sigchld_hides_no_exit_status,
+    signal_to_the_process_group_is_reported_as_an_interrupt,
     ctrl_c_leaves_an_outcome_in_json,
     json_is_one_object_and_nothing_else,
     json_has_no_control_characters,
-    a_flood_of_output_is_cut,
-    output_comes_while_the_guest_runs,
-    a_reader_that_leaves_ends_the_run,
-    a_reader_that_stands_still_delays_no_limit,
-    stdin_passes_when_the_policy_says_so,
-    a_script_comes_from_stdin,
+    output_is_truncated_at_the_limit,
+    output_is_streamed_while_the_guest_runs,
+    closed_stdout_ends_the_run,
+    stalled_reader_delays_no_limit,
+    stdin_is_passed_if_the_policy_allows,
+    script_is_read_from_stdin,
     bytes_pass_unchanged_through_pipes,
-    a_terminal_sees_no_escape_sequence,
-    a_terminal_sees_no_escape_sequence_of_a_name,
-    the_umask_of_the_caller_is_only_that_of_the_guest,
-    a_plan_needs_the_callers_secrets_and_has_none,
+    terminal_output_is_escaped,
+    file_names_are_escaped_on_terminals,
+    callers_umask_affects_only_the_guest,
+    plan_requires_secrets_but_does_not_show_them,
 }
 
 /// A guest that runs until the command ends it.
@@ -88,7 +88,7 @@ fn ignoring(signals: &str, arguments: &[&str]) -> Command {
 }
 
 // nohup(1) ignores SIGHUP, and the shell of a script ignores SIGINT for a background job.
-fn an_ignored_signal_ends_no_run() -> Result<(), Failed> {
+fn ignored_signal_does_not_end_the_run() -> Result<(), Failed> {
     let code = "import time\nprint('up', flush=True)\ntime.sleep(1)\nprint('down')";
     let mut child = ignoring("HUP,INT", &["run", "-c", code]).spawn()?;
     let (line, mut stdout) = first_line(&mut child);
@@ -102,7 +102,7 @@ fn an_ignored_signal_ends_no_run() -> Result<(), Failed> {
 }
 
 // The kernel keeps no exit status for a parent that ignores SIGCHLD.
-fn an_ignored_end_of_children_hides_no_exit_status() -> Result<(), Failed> {
+fn ignored_sigchld_hides_no_exit_status() -> Result<(), Failed> {
     let output = ignoring("CHLD", &["plan"]).output()?;
     assert_eq!(String::from_utf8_lossy(&output.stderr), "");
     assert!(output.status.success());
@@ -118,7 +118,7 @@ fn members(group: Pid) -> Vec<Pid> {
 }
 
 // timeout(1) and shells signal the whole process group.
-fn a_signal_to_the_process_group_is_reported_as_one_to_the_command() -> Result<(), Failed> {
+fn signal_to_the_process_group_is_reported_as_an_interrupt() -> Result<(), Failed> {
     let mut child = sandfork(&["run", "-c", FOREVER]).process_group(0).spawn()?;
     let (line, _stdout) = first_line(&mut child);
     assert_eq!(line, "up\n");
@@ -196,14 +196,14 @@ raise ValueError('\x85')";
         let moves = |shown: char| shown.is_control() && shown != '\n';
         assert!(!text.contains(moves), "{text:?}");
         let outcome: Value = serde_json::from_str(&text)?;
-        let said = "\u{9b}31m \u{9d}0;title\u{9c} \u{7f} \u{1b}\n";
-        assert_eq!(outcome["stdout"], said);
+        let message = "\u{9b}31m \u{9d}0;title\u{9c} \u{7f} \u{1b}\n";
+        assert_eq!(outcome["stdout"], message);
         assert_eq!(outcome["error"]["message"], "\u{85}");
     }
     Ok(())
 }
 
-fn a_flood_of_output_is_cut() -> Result<(), Failed> {
+fn output_is_truncated_at_the_limit() -> Result<(), Failed> {
     let flood = "import os\nwhile True: os.write(1, bytes(5000)); os.write(2, bytes(5000))";
     let output = sandfork(&["run", "--set", "limits.output=100KiB", "-c", flood]).output()?;
     assert_eq!(output.status.code(), Some(123));
@@ -215,7 +215,7 @@ fn a_flood_of_output_is_cut() -> Result<(), Failed> {
     Ok(())
 }
 
-fn output_comes_while_the_guest_runs() -> Result<(), Failed> {
+fn output_is_streamed_while_the_guest_runs() -> Result<(), Failed> {
     let started = Instant::now();
     let mut child = sandfork(&["run", "--set", "limits.wall=60s", "-c", FOREVER]).spawn()?;
     let (line, _stdout) = first_line(&mut child);
@@ -226,7 +226,7 @@ fn output_comes_while_the_guest_runs() -> Result<(), Failed> {
     Ok(())
 }
 
-fn a_reader_that_leaves_ends_the_run() -> Result<(), Failed> {
+fn closed_stdout_ends_the_run() -> Result<(), Failed> {
     let endless = "while True: print('y')";
     let mut child = sandfork(&["run", "--set", "limits.output=1GiB", "-c", endless]).spawn()?;
     let (line, stdout) = first_line(&mut child);
@@ -239,7 +239,7 @@ fn a_reader_that_leaves_ends_the_run() -> Result<(), Failed> {
     Ok(())
 }
 
-fn a_reader_that_stands_still_delays_no_limit() -> Result<(), Failed> {
+fn stalled_reader_delays_no_limit() -> Result<(), Failed> {
     let busy = "print('y' * 500_000, flush=True)\nwhile True: pass";
     let child = sandfork(&["run", "--set", "limits.wall=1s", "-c", busy]).spawn()?;
     std::thread::sleep(Duration::from_millis(1500));
@@ -250,7 +250,7 @@ fn a_reader_that_stands_still_delays_no_limit() -> Result<(), Failed> {
     Ok(())
 }
 
-fn stdin_passes_when_the_policy_says_so() -> Result<(), Failed> {
+fn stdin_is_passed_if_the_policy_allows() -> Result<(), Failed> {
     let read_all = ["-c", "import sys; print(sys.stdin.read(), end='')"];
     for (choice, expected) in [
         (&["-i"][..], "a\nb\n"),
@@ -271,7 +271,7 @@ fn stdin_passes_when_the_policy_says_so() -> Result<(), Failed> {
     Ok(())
 }
 
-fn a_script_comes_from_stdin() -> Result<(), Failed> {
+fn script_is_read_from_stdin() -> Result<(), Failed> {
     let mut command = sandfork(&["run", "-", "--", "argument"]);
     let mut child = command.stdin(Stdio::piped()).spawn()?;
     child
@@ -314,7 +314,7 @@ fn on_a_terminal(arguments: &[&str]) -> Result<String, Failed> {
     Ok(String::from_utf8(shown)?)
 }
 
-fn a_terminal_sees_no_escape_sequence() -> Result<(), Failed> {
+fn terminal_output_is_escaped() -> Result<(), Failed> {
     let shown = on_a_terminal(&["run", "-c", ESCAPES])?;
     let lines: Vec<&str> = shown.lines().collect();
     assert!(lines.contains(&r"\x1b]0;title\x07\x1b[31mred�"), "{shown}");
@@ -329,7 +329,7 @@ fn a_terminal_sees_no_escape_sequence() -> Result<(), Failed> {
 }
 
 // File names: a shell expands them, and other people choose them.
-fn a_terminal_sees_no_escape_sequence_of_a_name() -> Result<(), Failed> {
+fn file_names_are_escaped_on_terminals() -> Result<(), Failed> {
     let directory = tempfile::tempdir()?;
     let name = "-\u{9b}2J\x1b[31m\nsandfork: forged";
     let file = directory.path().join(name);
@@ -361,7 +361,7 @@ fn a_terminal_sees_no_escape_sequence_of_a_name() -> Result<(), Failed> {
 }
 
 // Under root, a worker has a different uid than the owner of the directories of its root.
-fn the_umask_of_the_caller_is_only_that_of_the_guest() -> Result<(), Failed> {
+fn callers_umask_affects_only_the_guest() -> Result<(), Failed> {
     let code = "import os; print(open('/etc/hostname').read(), oct(os.umask(0)), oct(os.stat('/etc').st_mode))";
     let run = sandfork(&["run", "-c", code]);
     let mut shell = Command::new("sh");
@@ -376,7 +376,7 @@ fn the_umask_of_the_caller_is_only_that_of_the_guest() -> Result<(), Failed> {
     Ok(())
 }
 
-fn a_plan_needs_the_callers_secrets_and_has_none() -> Result<(), Failed> {
+fn plan_requires_secrets_but_does_not_show_them() -> Result<(), Failed> {
     let policy = "network.allow = [{ host = \"api.example.org\", credential = \
                   { header = \"Authorization\", value = \"Bearer ${SANDFORK_TEST_TOKEN}\" } }]\n\
                   env.pass = [\"SANDFORK_TEST_PASSED\"]\n";
@@ -404,8 +404,8 @@ fn a_plan_needs_the_callers_secrets_and_has_none() -> Result<(), Failed> {
         }
         let unset = with(None)?;
         assert_eq!(unset.status.code(), Some(125), "{unset:?}");
-        let said = String::from_utf8(unset.stderr)?;
-        assert!(said.contains("export SANDFORK_TEST_TOKEN"), "{said}");
+        let message = String::from_utf8(unset.stderr)?;
+        assert!(message.contains("export SANDFORK_TEST_TOKEN"), "{message}");
     }
     Ok(())
 }

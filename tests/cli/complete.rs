@@ -9,12 +9,12 @@ use super::trials;
 
 trials! {
     bash_completes_policies,
-    bash_completes_keys_of_set_and_what_they_take,
+    bash_completes_set_keys_and_values,
     bash_completes_commands_and_options,
 }
 
 /// Returns the completions that bash would offer for the last of these words. Bash has split them at `=`.
-fn offered(words: &[&str]) -> Result<Vec<String>, Failed> {
+fn completions_for(words: &[&str]) -> Result<Vec<String>, Failed> {
     let binary = Path::new(env!("CARGO_BIN_EXE_sandfork"));
     let path = format!("{}:/usr/bin:/bin", binary.parent().unwrap().display());
     let script = r#"
@@ -36,26 +36,29 @@ fn offered(words: &[&str]) -> Result<Vec<String>, Failed> {
 }
 
 fn bash_completes_policies() -> Result<(), Failed> {
-    let all = offered(&["sandfork", "run", "--policy", ""])?;
+    let all = completions_for(&["sandfork", "run", "--policy", ""])?;
     for policy in ["standard", "strict", "data-science", "tenant.toml"] {
         assert!(all.contains(&policy.to_owned()), "{policy}: {all:?}");
     }
     assert!(!all.iter().any(|name| name.contains("embedded")), "{all:?}");
-    assert_eq!(offered(&["sandfork", "run", "-p", "str"])?, ["strict"]);
     assert_eq!(
-        offered(&["sandfork", "plan", "--policy", "=", "str"])?,
+        completions_for(&["sandfork", "run", "-p", "str"])?,
         ["strict"]
     );
     assert_eq!(
-        offered(&["sandfork", "policy", "show", "dat"])?,
+        completions_for(&["sandfork", "plan", "--policy", "=", "str"])?,
+        ["strict"]
+    );
+    assert_eq!(
+        completions_for(&["sandfork", "policy", "show", "dat"])?,
         ["data-science"]
     );
     Ok(())
 }
 
-fn bash_completes_keys_of_set_and_what_they_take() -> Result<(), Failed> {
+fn bash_completes_set_keys_and_values() -> Result<(), Failed> {
     let set = ["sandfork", "run", "--set"];
-    let after = |rest: &[&'static str]| offered(&[&set[..], rest].concat());
+    let after = |rest: &[&'static str]| completions_for(&[&set[..], rest].concat());
     assert_eq!(after(&["limits.wa"])?, ["limits.wall="]);
     assert_eq!(
         after(&["session."])?,
@@ -77,8 +80,11 @@ fn bash_completes_keys_of_set_and_what_they_take() -> Result<(), Failed> {
 }
 
 fn bash_completes_commands_and_options() -> Result<(), Failed> {
-    assert_eq!(offered(&["sandfork", "comp"])?, ["completions"]);
-    assert_eq!(offered(&["sandfork", "map", "--re"])?, ["--resume"]);
-    assert_eq!(offered(&["sandfork", "run", "tenan"])?, ["tenant.toml"]);
+    assert_eq!(completions_for(&["sandfork", "comp"])?, ["completions"]);
+    assert_eq!(completions_for(&["sandfork", "map", "--re"])?, ["--resume"]);
+    assert_eq!(
+        completions_for(&["sandfork", "run", "tenan"])?,
+        ["tenant.toml"]
+    );
     Ok(())
 }

@@ -19,30 +19,30 @@ use sandfork::{CallerEnvironment, ErrorKind, FileSystem, Policy, Sandbox};
 use sandfork_jail::sys::descriptors::send;
 
 use super::behaviour::{sandfork, signal};
-use super::map::beneath;
+use super::map::descendants;
 use super::trials;
 
 trials! {
     packages_are_installed_and_imported,
     the_same_wheels_are_one_environment,
     a_hostile_or_broken_index_leaves_nothing,
-    a_lock_is_followed_to_the_hash,
-    a_requirements_file_is_followed,
+    lock_file_hashes_are_enforced,
+    requirements_file_is_applied,
     a_directory_of_wheels_needs_no_network,
-    a_password_of_the_index_stays_outside,
-    two_at_once_make_one,
-    what_is_ended_leaves_nothing,
-    a_killed_installation_is_told,
-    a_supervisor_whose_client_is_gone_installs_no_more,
-    a_policy_has_packages,
+    index_password_stays_outside_the_sandbox,
+    concurrent_creations_make_one_environment,
+    interrupted_creation_leaves_nothing,
+    killed_installation_is_reported,
+    supervisor_stops_installing_after_a_disconnect,
+    policy_packages_are_installed,
     packages_are_added_to_a_running_session,
     a_source_distribution_is_built_in_a_sandbox,
     an_environment_in_use_is_not_removed,
-    nothing_of_a_guest_changes_an_environment,
-    code_that_an_interpreter_starts_with_reaches_nothing,
-    a_store_of_others_is_refused,
-    a_torn_environment_is_told_in_a_list,
-    bad_input_is_told,
+    guest_cannot_change_an_environment,
+    startup_code_of_packages_is_confined,
+    store_of_another_user_is_rejected,
+    damaged_environment_is_reported_in_the_list,
+    invalid_input_is_reported,
 }
 
 /// A package index, and a directory for environments.
@@ -152,17 +152,20 @@ impl Scene {
     pub fn refused(&self, arguments: &[&str]) -> Result<String, Failed> {
         let output = self.run(arguments)?;
         assert!(!output.status.success(), "{arguments:?}: {output:?}");
-        let said = String::from_utf8_lossy(&output.stderr)
+        let message = String::from_utf8_lossy(&output.stderr)
             .trim_end()
             .to_owned();
-        Ok(said.strip_prefix("sandfork: ").unwrap_or(&said).to_owned())
+        Ok(message
+            .strip_prefix("sandfork: ")
+            .unwrap_or(&message)
+            .to_owned())
     }
 
     pub const fn port(&self) -> u16 {
         self.port
     }
 
-    pub fn place(&self) -> &Path {
+    pub fn data_dir(&self) -> &Path {
         self.data.path()
     }
 
@@ -187,7 +190,7 @@ for name in ('shapes-1.0', 'colours-1.5'):
     }
 
     /// Returns the number of complete, named and staged environments.
-    pub fn kept(&self) -> [usize; 3] {
+    pub fn counts(&self) -> [usize; 3] {
         ["store", "names", "staging"].map(|name| {
             let entries = fs::read_dir(self.store().join(name));
             entries.map_or(0, Iterator::count)
@@ -197,14 +200,14 @@ for name in ('shapes-1.0', 'colours-1.5'):
 
 const IN_SHAPES: &str = "import shapes, subprocess, sys, importlib.metadata as metadata
 bin = sys.prefix + '/bin/'
-said = [subprocess.run([bin + name], capture_output=True, text=True).stdout for name in ('colour', 'colour-script')]
-print(shapes.sides, shapes.red, metadata.version('colours'), said, shapes.__cached__.startswith(sys.prefix))
+message = [subprocess.run([bin + name], capture_output=True, text=True).stdout for name in ('colour', 'colour-script')]
+print(shapes.sides, shapes.red, metadata.version('colours'), message, shapes.__cached__.startswith(sys.prefix))
 print(sorted(str(file) for file in metadata.files('colours') if not (open(file.locate()).read or 0)))";
 
 fn packages_are_installed_and_imported() -> Result<(), Failed> {
     let scene = Scene::new()?;
     scene.printed(&["env", "create", "shapes", "shapes"])?;
-    assert_eq!(scene.kept(), [1, 1, 0]);
+    assert_eq!(scene.counts(), [1, 1, 0]);
     let run = ["run", "--set", "python.environment=shapes", "-c", IN_SHAPES];
     let printed = scene.printed(&run)?;
     assert_eq!(printed, "4 ff0000 1.5 ['ff0000\\n', 'ff0000\\n'] True\n[]");
@@ -245,19 +248,19 @@ fn the_same_wheels_are_one_environment() -> Result<(), Failed> {
         scene.printed(&[&["env", "create"], arguments].concat())?;
     }
     // The first three environments have the same wheels, although they request one or both of them.
-    assert_eq!(scene.kept(), [2, 4, 0]);
+    assert_eq!(scene.counts(), [2, 4, 0]);
     scene.printed(&["env", "remove", "four"])?;
-    assert_eq!(scene.kept(), [1, 3, 0]);
+    assert_eq!(scene.counts(), [1, 3, 0]);
     scene.printed(&["env", "remove", "two"])?;
     scene.printed(&["env", "remove", "one"])?;
-    assert_eq!(scene.kept(), [1, 1, 0]);
+    assert_eq!(scene.counts(), [1, 1, 0]);
     scene.printed(&["env", "remove", "three"])?;
-    assert_eq!(scene.kept(), [0, 0, 0]);
+    assert_eq!(scene.counts(), [0, 0, 0]);
     scene.printed(&["env", "create", "one", "shapes"])?;
-    let said = scene.refused(&["env", "create", "one", "colours"])?;
+    let message = scene.refused(&["env", "create", "one", "colours"])?;
     assert!(
-        said.starts_with("the environment `one` has other packages (shapes for /"),
-        "{said}"
+        message.starts_with("the environment `one` has other packages (shapes for /"),
+        "{message}"
     );
     Ok(())
 }
@@ -265,7 +268,7 @@ fn the_same_wheels_are_one_environment() -> Result<(), Failed> {
 fn a_hostile_or_broken_index_leaves_nothing() -> Result<(), Failed> {
     let scene = Scene::new()?;
     let marks = ["/tmp/climbed", "/etc/rooted", "/tmp/sandfork-test-built"].map(Path::new);
-    for (package, told) in [
+    for (package, expected) in [
         (
             "tampered",
             "tampered-1.0-py3-none-any.whl has not the hash that the index or the lock says",
@@ -318,23 +321,23 @@ fn a_hostile_or_broken_index_leaves_nothing() -> Result<(), Failed> {
             "`shapes==9` is not found: the index has no such version",
         ),
     ] {
-        let said = scene.refused(&["env", "create", "hostile", "colours", package])?;
-        assert!(said.contains(told), "{package}: {said}");
-        assert_eq!(scene.kept(), [0, 0, 0], "{package}");
+        let message = scene.refused(&["env", "create", "hostile", "colours", package])?;
+        assert!(message.contains(expected), "{package}: {message}");
+        assert_eq!(scene.counts(), [0, 0, 0], "{package}");
     }
     for mark in marks {
         assert!(!mark.exists(), "{}", mark.display());
     }
-    for (path, told) in [
+    for (path, expected) in [
         ("nonsense/simple", "the index does not answer as one"),
         ("halved/simple", "the index does not answer as one"),
         ("secret/simple", "401 Client Error"),
     ] {
         let url = format!("http://127.0.0.1:{}/{path}", scene.port);
-        let said = scene.refused(&["env", "create", "broken", "shapes", "--index-url", &url])?;
-        assert!(said.contains(told), "{path}: {said}");
+        let message = scene.refused(&["env", "create", "broken", "shapes", "--index-url", &url])?;
+        assert!(message.contains(expected), "{path}: {message}");
     }
-    let said = scene.refused(&[
+    let message = scene.refused(&[
         "env",
         "create",
         "broken",
@@ -342,8 +345,8 @@ fn a_hostile_or_broken_index_leaves_nothing() -> Result<(), Failed> {
         "--index-url",
         "http://127.0.0.1:9/simple",
     ])?;
-    assert!(said.contains("127.0.0.1: unreachable"), "{said}");
-    assert_eq!(scene.kept(), [0, 0, 0]);
+    assert!(message.contains("127.0.0.1: unreachable"), "{message}");
+    assert_eq!(scene.counts(), [0, 0, 0]);
     // A symlink in a wheel becomes a regular file that contains the path of its target.
     scene.printed(&["env", "create", "linked", "linked"])?;
     let code = "import linked, os; path = os.path.dirname(linked.__file__) + '/linked_link.py'; print(os.path.islink(path), open(path).read())";
@@ -354,7 +357,7 @@ fn a_hostile_or_broken_index_leaves_nothing() -> Result<(), Failed> {
     Ok(())
 }
 
-fn a_lock_is_followed_to_the_hash() -> Result<(), Failed> {
+fn lock_file_hashes_are_enforced() -> Result<(), Failed> {
     let scene = Scene::new()?;
     let beside = scene.refused(&["env", "create", "x", "six", "--lock", "/nowhere.toml"])?;
     assert!(beside.ends_with("leave out `six`, or the lock"), "{beside}");
@@ -368,7 +371,7 @@ fn a_lock_is_followed_to_the_hash() -> Result<(), Failed> {
     );
     scene.printed(&["env", "create", "two", "--lock", &file])?;
     // The same wheels make one environment, although only one of them was requested by name.
-    assert_eq!(scene.kept(), [1, 2, 0]);
+    assert_eq!(scene.counts(), [1, 2, 0]);
     let shown = scene.printed(&["env", "list"])? + &scene.printed(&["env", "show", "two"])?;
     assert!(shown.contains("shapes==1.0"), "{shown}");
     assert!(!shown.contains("--hash"), "{shown}");
@@ -386,23 +389,23 @@ fn a_lock_is_followed_to_the_hash() -> Result<(), Failed> {
     let at = text.find("sha256 = \"").ok_or("a hash")? + 10;
     let other = format!("{}{}{}", &text[..at], "0".repeat(64), &text[at + 64..]);
     fs::write(&lock, other)?;
-    let before = scene.kept();
-    let said = scene.refused(&["env", "create", "three", "--lock", &file])?;
+    let before = scene.counts();
+    let message = scene.refused(&["env", "create", "three", "--lock", &file])?;
     assert!(
-        said.contains("-py3-none-any.whl has not the hash"),
-        "{said}"
+        message.contains("-py3-none-any.whl has not the hash"),
+        "{message}"
     );
     fs::write(&lock, "[tool]\n")?;
-    let said = scene.refused(&["env", "create", "three", "--lock", &file])?;
+    let message = scene.refused(&["env", "create", "three", "--lock", &file])?;
     assert!(
-        said.contains("is no pylock.toml (its `lock-version` is not 1.0)"),
-        "{said}"
+        message.contains("is no pylock.toml (its `lock-version` is not 1.0)"),
+        "{message}"
     );
-    assert_eq!(scene.kept(), before);
+    assert_eq!(scene.counts(), before);
     Ok(())
 }
 
-fn a_requirements_file_is_followed() -> Result<(), Failed> {
+fn requirements_file_is_applied() -> Result<(), Failed> {
     let scene = Scene::new()?;
     let file = scene.data.path().join("requirements.txt");
     fs::write(
@@ -419,10 +422,10 @@ fn a_requirements_file_is_followed() -> Result<(), Failed> {
         "3"
     );
     fs::write(&file, "shapes\n-e .\n")?;
-    let said = scene.refused(&["env", "create", "other", "-r", &path])?;
+    let message = scene.refused(&["env", "create", "other", "-r", &path])?;
     assert!(
-        said.contains("requirements.txt:2: an editable project cannot"),
-        "{said}"
+        message.contains("requirements.txt:2: an editable project cannot"),
+        "{message}"
     );
     Ok(())
 }
@@ -444,16 +447,16 @@ fn a_directory_of_wheels_needs_no_network() -> Result<(), Failed> {
         scene.printed(&["run", "--set", "python.environment=offline", "-c", code])?,
         "3"
     );
-    let said = create("other", "shapes==2.0")?;
-    let said = String::from_utf8_lossy(&said.stderr).into_owned();
+    let message = create("other", "shapes==2.0")?;
+    let message = String::from_utf8_lossy(&message.stderr).into_owned();
     assert!(
-        said.contains("`shapes==2.0` is not found: the index has no such version"),
-        "{said}"
+        message.contains("`shapes==2.0` is not found: the index has no such version"),
+        "{message}"
     );
     Ok(())
 }
 
-fn a_password_of_the_index_stays_outside() -> Result<(), Failed> {
+fn index_password_stays_outside_the_sandbox() -> Result<(), Failed> {
     let scene = Scene::new()?;
     let url = format!("http://me:p%40ss@127.0.0.1:{}/secret/simple", scene.port);
     scene.printed(&["env", "create", "private", "colours", "--index-url", &url])?;
@@ -463,12 +466,15 @@ fn a_password_of_the_index_stays_outside() -> Result<(), Failed> {
         .output()?;
     assert_eq!(String::from_utf8(kept.stdout)?, "");
     let wrong = url.replace("p%40ss", "wrong");
-    let said = scene.refused(&["env", "create", "other", "shapes", "--index-url", &wrong])?;
-    assert!(said.contains("401") && !said.contains("wrong"), "{said}");
+    let message = scene.refused(&["env", "create", "other", "shapes", "--index-url", &wrong])?;
+    assert!(
+        message.contains("401") && !message.contains("wrong"),
+        "{message}"
+    );
     Ok(())
 }
 
-fn two_at_once_make_one() -> Result<(), Failed> {
+fn concurrent_creations_make_one_environment() -> Result<(), Failed> {
     let scene = Scene::new()?;
     let begin = || {
         scene
@@ -485,11 +491,11 @@ fn two_at_once_make_one() -> Result<(), Failed> {
     }
     results.sort();
     assert_eq!(results, ["created", "there", "there"]);
-    assert_eq!(scene.kept(), [1, 1, 0]);
+    assert_eq!(scene.counts(), [1, 1, 0]);
     Ok(())
 }
 
-fn what_is_ended_leaves_nothing() -> Result<(), Failed> {
+fn interrupted_creation_leaves_nothing() -> Result<(), Failed> {
     let scene = Scene::new()?;
     for (ended_by, left, code) in [
         (Signal::SIGINT, 0, Some(130)),
@@ -501,7 +507,7 @@ fn what_is_ended_leaves_nothing() -> Result<(), Failed> {
             .spawn()?;
         let deadline = Instant::now() + Duration::from_secs(60);
         // The installation has begun, and waits for a wheel that the index withholds.
-        while scene.kept()[2] == 0 {
+        while scene.counts()[2] == 0 {
             assert!(Instant::now() < deadline, "it has not begun");
             std::thread::sleep(Duration::from_millis(10));
         }
@@ -509,41 +515,44 @@ fn what_is_ended_leaves_nothing() -> Result<(), Failed> {
         let output = child.wait_with_output()?;
         assert_eq!(output.status.code(), code, "{output:?}");
         if left == 0 {
-            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            let message = String::from_utf8_lossy(&output.stderr).into_owned();
             assert!(
-                said.contains("interrupted; nothing was installed"),
-                "{said}"
+                message.contains("interrupted; nothing was installed"),
+                "{message}"
             );
         }
-        assert_eq!(scene.kept(), [0, 0, left], "{ended_by}");
+        assert_eq!(scene.counts(), [0, 0, left], "{ended_by}");
     }
     // The next command removes what a killed one left.
     scene.printed(&["env", "create", "shapes", "shapes"])?;
-    assert_eq!(scene.kept(), [1, 1, 0]);
+    assert_eq!(scene.counts(), [1, 1, 0]);
     Ok(())
 }
 
-fn a_killed_installation_is_told() -> Result<(), Failed> {
+fn killed_installation_is_reported() -> Result<(), Failed> {
     let scene = Scene::new()?;
     let set = "python.packages=[\"slow\", \"colours\"]";
     let create = ["--set", set, "--set", "environments.create=true"];
     let run = [&["run"], &create[..], &["-c", ""]].concat();
     let child = scene.command(&run).spawn()?;
     let deadline = Instant::now() + Duration::from_secs(60);
-    while scene.kept()[2] == 0 {
+    while scene.counts()[2] == 0 {
         assert!(Instant::now() < deadline, "it has not begun");
         std::thread::sleep(Duration::from_millis(10));
     }
-    let installs = *beneath(child.id()).first().ok_or("a child")?;
+    let installs = *descendants(child.id()).first().ok_or("a child")?;
     kill(Pid::from_raw(installs.cast_signed()), Signal::SIGKILL)?;
     let output = child.wait_with_output()?;
     assert_eq!(output.status.code(), Some(125), "{output:?}");
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(said.contains("was ended by signal 9 (SIGKILL)"), "{said}");
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        message.contains("was ended by signal 9 (SIGKILL)"),
+        "{message}"
+    );
     Ok(())
 }
 
-fn a_supervisor_whose_client_is_gone_installs_no_more() -> Result<(), Failed> {
+fn supervisor_stops_installing_after_a_disconnect() -> Result<(), Failed> {
     let scene = Scene::new()?;
     let kind = (AddressFamily::Unix, SockType::SeqPacket);
     let (control, theirs) = socketpair(kind.0, kind.1, None, SockFlag::SOCK_CLOEXEC)?;
@@ -576,7 +585,7 @@ fn a_supervisor_whose_client_is_gone_installs_no_more() -> Result<(), Failed> {
         assert!(Instant::now() < deadline, "it does not come so far");
         std::thread::sleep(Duration::from_millis(10));
     };
-    while scene.kept()[2] == 0 {
+    while scene.counts()[2] == 0 {
         sleep();
     }
     // Programs that the supervisor starts do not inherit its client's socket.
@@ -588,11 +597,11 @@ fn a_supervisor_whose_client_is_gone_installs_no_more() -> Result<(), Failed> {
     while supervisor.try_wait()?.is_none() {
         sleep();
     }
-    assert_eq!(scene.kept(), [0, 0, 0]);
+    assert_eq!(scene.counts(), [0, 0, 0]);
     Ok(())
 }
 
-fn a_policy_has_packages() -> Result<(), Failed> {
+fn policy_packages_are_installed() -> Result<(), Failed> {
     let scene = Scene::new()?;
     let policy = scene.data.path().join("tenant.toml");
     fs::write(
@@ -601,14 +610,14 @@ fn a_policy_has_packages() -> Result<(), Failed> {
     )?;
     let policy = policy.display().to_string();
     let code = "import shapes; print(shapes.sides)";
-    let said = scene.refused(&["run", "--policy", &policy, "-c", code])?;
+    let message = scene.refused(&["run", "--policy", &policy, "-c", code])?;
     assert!(
-        said.starts_with("the packages shapes==1.*, colours are not installed for /"),
-        "{said}"
+        message.starts_with("the packages shapes==1.*, colours are not installed for /"),
+        "{message}"
     );
-    let quoted: Vec<&str> = said.split('`').collect();
-    assert_eq!(said, scene.refused(&["plan", "--policy", &policy])?);
-    assert_eq!(scene.kept(), [0, 0, 0]);
+    let quoted: Vec<&str> = message.split('`').collect();
+    assert_eq!(message, scene.refused(&["plan", "--policy", &policy])?);
+    assert_eq!(scene.counts(), [0, 0, 0]);
     // The command that the message suggests creates the environment.
     let line = quoted[1].replacen("sandfork", env!("CARGO_BIN_EXE_sandfork"), 1);
     let mut shell = scene.with_variables(Command::new("sh"));
@@ -618,12 +627,12 @@ fn a_policy_has_packages() -> Result<(), Failed> {
         scene.printed(&["run", "--policy", &policy, "-c", code])?,
         "3"
     );
-    assert_eq!(scene.kept(), [1, 1, 0]);
+    assert_eq!(scene.counts(), [1, 1, 0]);
     scene.printed(&["env", "prune"])?;
-    assert_eq!(scene.kept(), [1, 1, 0]);
+    assert_eq!(scene.counts(), [1, 1, 0]);
     let pruned = scene.printed(&["env", "prune", "--packages"])?;
     assert!(pruned.starts_with("removed 1 environment, "), "{pruned}");
-    assert_eq!(scene.kept(), [0, 0, 0]);
+    assert_eq!(scene.counts(), [0, 0, 0]);
     // With the setting, the first use creates the environment.
     let created = [
         "run",
@@ -635,7 +644,7 @@ fn a_policy_has_packages() -> Result<(), Failed> {
         code,
     ];
     assert_eq!(scene.printed(&created)?, "3");
-    assert_eq!(scene.kept(), [1, 1, 0]);
+    assert_eq!(scene.counts(), [1, 1, 0]);
     let plan = scene.printed(&["plan", "--policy", &policy, "--json"])?;
     let plan: serde_json::Value = serde_json::from_str(&plan)?;
     let environment = plan["interpreter"]["environment"]
@@ -659,7 +668,7 @@ fn packages_are_added_to_a_running_session() -> Result<(), Failed> {
     assert_eq!(session.run(code)?.outcome().value(), Some(&3.into()));
     assert_eq!(other.run(code)?.outcome().value(), None);
     session.install(&["shapes==1.0", "colours"])?;
-    for (packages, kind, told) in [
+    for (packages, kind, expected) in [
         (&["absent"][..], ErrorKind::Request, "`absent` is not found"),
         (
             &["six @ x"],
@@ -676,7 +685,7 @@ fn packages_are_added_to_a_running_session() -> Result<(), Failed> {
     ] {
         let error = session.install(packages).expect_err("refused");
         assert_eq!(error.kind(), kind, "{error}");
-        assert!(error.to_string().contains(told), "{error}");
+        assert!(error.to_string().contains(expected), "{error}");
     }
     // The added version satisfies the request.
     session.install(&["shapes"])?;
@@ -684,8 +693,8 @@ fn packages_are_added_to_a_running_session() -> Result<(), Failed> {
     // A guest that breaks its own interpreter gets an error, and other sessions are unaffected.
     session.run("import site; site.addsitedir = None; import sys; del sys.path[-2:]")?;
     let error = session.install(&["shapes==1.0"]).expect_err("refused");
-    let told = "the session cannot use the packages: 'NoneType' object is not callable";
-    assert_eq!(error.to_string(), told);
+    let expected = "the session cannot use the packages: 'NoneType' object is not callable";
+    assert_eq!(error.to_string(), expected);
     other.install(&["shapes==1.0"])?;
     assert_eq!(other.run(code)?.outcome().value(), Some(&3.into()));
     drop((session, other));
@@ -727,8 +736,8 @@ fn a_source_distribution_is_built_in_a_sandbox() -> Result<(), Failed> {
         lock.contains("[packages.sdist]\nname = \"source-1.0.tar.gz\"\n"),
         "{lock}"
     );
-    assert_eq!(scene.kept(), [1, 1, 0]);
-    for (package, told) in [
+    assert_eq!(scene.counts(), [1, 1, 0]);
+    for (package, expected) in [
         (
             "failing",
             "the packages cannot be installed: pip says: Failed building wheel for failing; its last lines: ",
@@ -736,9 +745,9 @@ fn a_source_distribution_is_built_in_a_sandbox() -> Result<(), Failed> {
         // It would replace another package.
         ("renamed", "the packages cannot be installed: pip says: "),
     ] {
-        let said = scene.refused(&["env", "create", "other", package, "--allow-build"])?;
-        assert!(said.contains(told), "{said}");
-        assert_eq!(scene.kept(), [1, 1, 0], "{package}");
+        let message = scene.refused(&["env", "create", "other", package, "--allow-build"])?;
+        assert!(message.contains(expected), "{message}");
+        assert_eq!(scene.counts(), [1, 1, 0], "{package}");
     }
     Ok(())
 }
@@ -764,9 +773,9 @@ fn an_environment_in_use_is_not_removed() -> Result<(), Failed> {
     let mut line = String::new();
     stdout.read_line(&mut line)?;
     assert_eq!(line, "runs\n");
-    let said = scene.refused(&["env", "remove", "used"])?;
+    let message = scene.refused(&["env", "remove", "used"])?;
     assert_eq!(
-        said,
+        message,
         "the environment `used` is used by a sandbox, or kept by a process for its next one: end it first"
     );
     drop(child.stdin.take());
@@ -774,11 +783,11 @@ fn an_environment_in_use_is_not_removed() -> Result<(), Failed> {
     assert_eq!(line, "runs\nff0000\n");
     child.wait()?;
     scene.printed(&["env", "remove", "used"])?;
-    assert_eq!(scene.kept(), [0, 0, 0]);
+    assert_eq!(scene.counts(), [0, 0, 0]);
     Ok(())
 }
 
-fn nothing_of_a_guest_changes_an_environment() -> Result<(), Failed> {
+fn guest_cannot_change_an_environment() -> Result<(), Failed> {
     let scene = Scene::new()?;
     scene.printed(&["env", "create", "kept", "colours"])?;
     // The directory belongs to the user who runs the guest: outside the sandbox, the same code changes the file.
@@ -799,19 +808,19 @@ for act in (lambda: open(colours.__file__, 'a'), lambda: os.chmod(colours.__file
         place.clone(),
         format!("{place}/sandfork/environments/store"),
     ] {
-        let said = scene.refused(&[
+        let message = scene.refused(&[
             "run",
             "--set",
             &format!("filesystem.write={path}"),
             "-c",
             "pass",
         ])?;
-        assert!(said.contains("cannot be writable, because"), "{said}");
+        assert!(message.contains("cannot be writable, because"), "{message}");
     }
     Ok(())
 }
 
-fn code_that_an_interpreter_starts_with_reaches_nothing() -> Result<(), Failed> {
+fn startup_code_of_packages_is_confined() -> Result<(), Failed> {
     let scene = Scene::new()?;
     scene.printed(&["env", "create", "other", "colours"])?;
     scene.printed(&["env", "create", "hostile", "hostile"])?;
@@ -822,15 +831,15 @@ fn code_that_an_interpreter_starts_with_reaches_nothing() -> Result<(), Failed> 
     // Outside the sandbox, the same code finds everything, except what the directory's mode denies its owner.
     let mut outside = Command::new(Path::new(prefix).join("bin/python"));
     let outside = outside.args(["-c", "import hostile; print(hostile.found[:3])"]);
-    let said = String::from_utf8_lossy(&outside.output()?.stdout).into_owned();
+    let message = String::from_utf8_lossy(&outside.output()?.stdout).into_owned();
     assert_eq!(
-        said.trim(),
+        message.trim(),
         "['another environment', 'the names of all', 'a socket']"
     );
     Ok(())
 }
 
-fn a_store_of_others_is_refused() -> Result<(), Failed> {
+fn store_of_another_user_is_rejected() -> Result<(), Failed> {
     use std::os::unix::fs::{PermissionsExt, symlink};
     let scene = Scene::new()?;
     scene.printed(&["env", "create", "kept", "colours"])?;
@@ -840,8 +849,8 @@ fn a_store_of_others_is_refused() -> Result<(), Failed> {
             &["env", "create", "new", "shapes"],
             &["env", "show", "kept"],
         ] {
-            let said = scene.refused(arguments)?;
-            assert!(said.contains(why), "{said}");
+            let message = scene.refused(arguments)?;
+            assert!(message.contains(why), "{message}");
         }
         Ok(())
     };
@@ -854,7 +863,7 @@ fn a_store_of_others_is_refused() -> Result<(), Failed> {
     refused("is a symbolic link, and environments need a directory")
 }
 
-fn a_torn_environment_is_told_in_a_list() -> Result<(), Failed> {
+fn damaged_environment_is_reported_in_the_list() -> Result<(), Failed> {
     let scene = Scene::new()?;
     scene.printed(&["env", "create", "kept", "colours"])?;
     scene.printed(&["env", "create", "torn", "shapes"])?;
@@ -875,7 +884,7 @@ fn a_torn_environment_is_told_in_a_list() -> Result<(), Failed> {
     Ok(())
 }
 
-fn bad_input_is_told() -> Result<(), Failed> {
+fn invalid_input_is_reported() -> Result<(), Failed> {
     let scene = Scene::new()?;
     let refusals = [
         (
@@ -944,14 +953,14 @@ fn bad_input_is_told() -> Result<(), Failed> {
     ];
     let codes: BTreeSet<Option<i32>> = refusals
         .iter()
-        .map(|(arguments, told)| {
+        .map(|(arguments, expected)| {
             let output = scene.run(arguments)?;
-            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            let message = String::from_utf8_lossy(&output.stderr).into_owned();
             assert!(
-                said.starts_with(&format!("sandfork: {told}")),
-                "{arguments:?}: {said}"
+                message.starts_with(&format!("sandfork: {expected}")),
+                "{arguments:?}: {message}"
             );
-            assert_eq!(said.lines().count(), 1, "{said}");
+            assert_eq!(message.lines().count(), 1, "{message}");
             Ok::<_, Failed>(output.status.code())
         })
         .collect::<Result<_, _>>()?;
@@ -959,12 +968,13 @@ fn bad_input_is_told() -> Result<(), Failed> {
     // A file in place of a name is an error and names no environment.
     scene.printed(&["env", "create", "kept", "colours"])?;
     for command in ["show", "export", "remove"] {
-        let said = scene.refused(&["env", command, "x"])?;
-        let told = "there is no environment `x`: there is kept; `sandfork env list` describes them";
-        assert_eq!(said, told, "{command}");
+        let message = scene.refused(&["env", command, "x"])?;
+        let expected =
+            "there is no environment `x`: there is kept; `sandfork env list` describes them";
+        assert_eq!(message, expected, "{command}");
     }
     let name = scene.store().join("names/kept");
-    for (text, told) in [
+    for (text, expected) in [
         ("nonsense", "is not what Sandfork wrote there"),
         (
             "{\"environment\":\"../../etc\",\"requirements\":[],\"interpreter\":\"/\"}",
@@ -973,8 +983,8 @@ fn bad_input_is_told() -> Result<(), Failed> {
     ] {
         fs::remove_file(&name)?;
         fs::write(&name, text)?;
-        let said = scene.refused(&["run", "--set", "python.environment=kept", "-c", "pass"])?;
-        assert!(said.contains(told), "{said}");
+        let message = scene.refused(&["run", "--set", "python.environment=kept", "-c", "pass"])?;
+        assert!(message.contains(expected), "{message}");
     }
     Ok(())
 }

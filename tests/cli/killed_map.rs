@@ -12,11 +12,11 @@ use libtest_mimic::Failed;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::map::{Batch, beneath, said};
+use super::map::{Batch, descendants, stderr_of};
 use super::trials;
 
 trials! {
-    a_killed_batch_is_gone_on_with,
+    killed_batch_can_be_resumed,
 }
 
 const TASKS: usize = 300;
@@ -85,17 +85,17 @@ impl Marked {
     }
 }
 
-fn a_killed_batch_is_gone_on_with() -> Result<(), Failed> {
+fn killed_batch_can_be_resumed() -> Result<(), Failed> {
     let marked = Marked::new();
     let mut finished: HashMap<i64, Value> = HashMap::new();
     for round in 1..=KILLS {
         let mut child = marked.map().spawn()?;
         marked.batch.wait_for(round * 40);
-        let family = beneath(child.id());
+        let family = descendants(child.id());
         assert!(!family.is_empty());
         child.kill()?;
         child.wait()?;
-        gone(&family);
+        wait_until_ended(&family);
         let results = marked.whole_results();
         assert!(results.len() < TASKS, "it was too quick to be killed");
         // Earlier results are unchanged.
@@ -104,7 +104,7 @@ fn a_killed_batch_is_gone_on_with() -> Result<(), Failed> {
     }
     fs::write(marked.marks.path().join(OPEN), "")?;
     let output = marked.map().output()?;
-    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    assert_eq!(output.status.code(), Some(0), "{}", stderr_of(&output));
     let results = marked.batch.read();
     assert_eq!(results.len(), TASKS);
     for (id, result) in &results {
@@ -125,7 +125,7 @@ fn a_killed_batch_is_gone_on_with() -> Result<(), Failed> {
 }
 
 /// Waits until these processes have ended, zombies aside.
-fn gone(family: &[u32]) {
+fn wait_until_ended(family: &[u32]) {
     let lives = |pid: &&u32| {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
         let state = stat

@@ -14,15 +14,15 @@ use super::shell::Person;
 use super::trials;
 
 trials! {
-    a_learnt_policy_lets_the_script_pass_and_says_why,
-    a_new_file_is_learnt_by_its_directory,
-    a_person_is_asked_and_may_decline,
-    what_the_script_does_not_need_is_left_out,
+    learned_policy_allows_the_script_and_gives_reasons,
+    new_file_makes_its_directory_writable,
+    user_is_prompted_and_may_decline,
+    unneeded_settings_are_left_out,
     ctrl_c_writes_no_policy,
-    a_call_is_learnt_that_the_script_does_not_name,
-    nothing_is_written_for_a_script_that_does_not_pass,
-    bad_input_is_refused_before_anything_runs,
-    an_option_behind_the_script_is_noticed,
+    unreported_system_call_is_learned,
+    failing_script_writes_no_policy,
+    invalid_input_is_rejected_before_a_run,
+    option_after_the_script_is_noticed,
     two_policies_are_compared,
 }
 
@@ -40,7 +40,7 @@ fn in_scene(scene: &Path, arguments: &[&str]) -> Result<Output, Failed> {
     Ok(sandfork(arguments).current_dir(scene).output()?)
 }
 
-fn a_learnt_policy_lets_the_script_pass_and_says_why() -> Result<(), Failed> {
+fn learned_policy_allows_the_script_and_gives_reasons() -> Result<(), Failed> {
     let scene = scene()?;
     let run = |arguments: &[&str]| in_scene(scene.path(), arguments);
     assert_eq!(run(&["run", "reads.py"])?.status.code(), Some(1));
@@ -65,7 +65,7 @@ fn a_learnt_policy_lets_the_script_pass_and_says_why() -> Result<(), Failed> {
 }
 
 // A path that an earlier answer or `--set` made readable becomes writable instead.
-fn a_new_file_is_learnt_by_its_directory() -> Result<(), Failed> {
+fn new_file_makes_its_directory_writable() -> Result<(), Failed> {
     let scene = scene()?;
     let place = scene.path().join("results");
     fs::create_dir(&place)?;
@@ -90,7 +90,7 @@ fn a_new_file_is_learnt_by_its_directory() -> Result<(), Failed> {
     Ok(())
 }
 
-fn a_person_is_asked_and_may_decline() -> Result<(), Failed> {
+fn user_is_prompted_and_may_decline() -> Result<(), Failed> {
     let scene = scene()?;
     let script = scene.path().join("reads.py");
     let output = scene.path().join("learnt.toml");
@@ -125,7 +125,7 @@ import socket
 socket.create_server(('127.0.0.1', 0))
 ";
 
-fn what_the_script_does_not_need_is_left_out() -> Result<(), Failed> {
+fn unneeded_settings_are_left_out() -> Result<(), Failed> {
     let arguments = [
         "learn",
         "--set",
@@ -138,10 +138,13 @@ fn what_the_script_does_not_need_is_left_out() -> Result<(), Failed> {
     let learnt = sandfork(&arguments).output()?;
     assert!(learnt.status.success(), "{learnt:?}");
     let policy = String::from_utf8(learnt.stdout)?;
-    let said = String::from_utf8(learnt.stderr)?;
+    let message = String::from_utf8(learnt.stderr)?;
     assert!(policy.contains("mode = \"loopback\""), "{policy}");
     assert!(!policy.contains("wave"), "{policy}");
-    assert!(said.contains("not needed: imports.allow=wave"), "{said}");
+    assert!(
+        message.contains("not needed: imports.allow=wave"),
+        "{message}"
+    );
     Ok(())
 }
 
@@ -175,16 +178,16 @@ fn ctrl_c_writes_no_policy() -> Result<(), Failed> {
     let ended = child.wait_with_output()?;
     assert_eq!(ended.status.code(), Some(130), "{ended:?}");
     assert!(ended.stdout.is_empty(), "{ended:?}");
-    let said = String::from_utf8(ended.stderr)?;
+    let message = String::from_utf8(ended.stderr)?;
     assert!(
-        said.contains("interrupted: no policy was written"),
-        "{said}"
+        message.contains("interrupted: no policy was written"),
+        "{message}"
     );
     Ok(())
 }
 
 // No exception contains the call's error. The script reports only that it failed.
-fn a_call_is_learnt_that_the_script_does_not_name() -> Result<(), Failed> {
+fn unreported_system_call_is_learned() -> Result<(), Failed> {
     let code = "import ctypes, os
 (r, w), (_, out) = os.pipe(), os.pipe()
 os.write(w, b'x')
@@ -200,7 +203,7 @@ raise SystemExit(ctypes.CDLL(None).splice(r, None, out, None, ctypes.c_size_t(1)
     Ok(())
 }
 
-fn nothing_is_written_for_a_script_that_does_not_pass() -> Result<(), Failed> {
+fn failing_script_writes_no_policy() -> Result<(), Failed> {
     let scene = scene()?;
     let run = |arguments: &[&str]| in_scene(scene.path(), arguments);
     let declined = [
@@ -213,9 +216,9 @@ fn nothing_is_written_for_a_script_that_does_not_pass() -> Result<(), Failed> {
     ];
     let declined = run(&declined)?;
     assert_eq!(declined.status.code(), Some(1));
-    let said = String::from_utf8(declined.stderr)?;
-    assert!(said.contains("No such file"), "{said}");
-    assert!(said.contains("no policy was written"), "{said}");
+    let message = String::from_utf8(declined.stderr)?;
+    assert!(message.contains("No such file"), "{message}");
+    assert!(message.contains("no policy was written"), "{message}");
     let fails = run(&["learn", "--accept", "read", "-c", "raise SystemExit(7)"])?;
     assert_eq!(fails.status.code(), Some(7));
     assert!(fails.stdout.is_empty());
@@ -223,10 +226,10 @@ fn nothing_is_written_for_a_script_that_does_not_pass() -> Result<(), Failed> {
     Ok(())
 }
 
-fn bad_input_is_refused_before_anything_runs() -> Result<(), Failed> {
+fn invalid_input_is_rejected_before_a_run() -> Result<(), Failed> {
     let scene = scene()?;
     fs::write(scene.path().join("there.toml"), "mine")?;
-    for (arguments, said) in [
+    for (arguments, message) in [
         (&["learn", "reads.py"][..], "say it with `--accept`"),
         (
             &["learn", "--accept", "all", "reads.py"],
@@ -244,13 +247,13 @@ fn bad_input_is_refused_before_anything_runs() -> Result<(), Failed> {
             .output()?;
         assert_eq!(refused.status.code(), Some(2), "{refused:?}");
         let stderr = String::from_utf8(refused.stderr)?;
-        assert!(stderr.contains(said), "{stderr}");
+        assert!(stderr.contains(message), "{stderr}");
     }
     assert_eq!(fs::read_to_string(scene.path().join("there.toml"))?, "mine");
     Ok(())
 }
 
-fn an_option_behind_the_script_is_noticed() -> Result<(), Failed> {
+fn option_after_the_script_is_noticed() -> Result<(), Failed> {
     let scene = scene()?;
     fs::write(scene.path().join("passes.py"), "pass\n")?;
     let note = "comes after the script, which gets it as an argument";
@@ -287,10 +290,10 @@ fn an_option_behind_the_script_is_noticed() -> Result<(), Failed> {
         ),
         (&["run", "passes.py", "-o", "x"], None),
     ] {
-        let said = String::from_utf8(in_scene(scene.path(), arguments)?.stderr)?;
+        let message = String::from_utf8(in_scene(scene.path(), arguments)?.stderr)?;
         match option {
-            Some(option) => assert!(said.contains(&format!("`{option}` {note}")), "{said}"),
-            None => assert!(!said.contains(note), "{arguments:?}: {said}"),
+            Some(option) => assert!(message.contains(&format!("`{option}` {note}")), "{message}"),
+            None => assert!(!message.contains(note), "{arguments:?}: {message}"),
         }
     }
     Ok(())

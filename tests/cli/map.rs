@@ -19,24 +19,24 @@ use super::behaviour::{sandfork, signal};
 use super::trials;
 
 trials! {
-    ctrl_c_lets_what_runs_end_and_can_be_gone_on_from,
-    ctrl_c_calls_off_what_does_not_end,
+    ctrl_c_finishes_running_tasks_and_allows_a_resume,
+    ctrl_c_cancels_long_tasks,
     a_second_ctrl_c_ends_the_command,
     ctrl_c_ends_a_wait_for_a_reader,
     ctrl_c_ends_a_wait_for_tasks,
-    a_full_disk_leaves_whole_results,
-    a_full_file_of_stdout_has_whole_results,
-    a_reader_that_leaves_ends_it,
-    a_long_result_is_not_in_memory_as_a_whole,
-    tasks_that_got_no_sandbox_are_run_again,
-    a_policy_that_the_host_lacks_something_for_is_tried_once,
-    tasks_come_through_a_pipe_as_they_are_written,
-    a_zygote_that_is_killed_costs_no_task,
+    file_size_limit_leaves_whole_results,
+    full_stdout_file_has_whole_results,
+    closed_stdout_ends_the_batch,
+    long_result_is_streamed,
+    tasks_without_a_sandbox_run_again_on_resume,
+    unsupported_policy_is_tried_once,
+    tasks_from_a_pipe_run_as_they_arrive,
+    killed_zygote_loses_no_task,
     results_keep_the_order_of_the_tasks,
-    a_script_of_a_task_finds_its_own_file,
-    a_terminal_shows_a_bar,
-    a_terminal_shows_a_bar_where_the_results_go_to_a_file,
-    a_terminal_that_may_show_results_shows_no_bar,
+    task_script_finds_its_own_file,
+    progress_bar_is_shown_on_a_terminal,
+    progress_bar_is_shown_if_results_go_to_a_file,
+    no_progress_bar_if_results_go_to_the_terminal,
 }
 
 /// A directory with a task file.
@@ -106,29 +106,33 @@ impl Batch {
     }
 }
 
-pub fn said(output: &Output) -> String {
+pub fn stderr_of(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
 const QUICK: &str = "1 + 1";
 const FOREVER: &str = "while True: pass";
 
-fn ctrl_c_lets_what_runs_end_and_can_be_gone_on_from() -> Result<(), Failed> {
+fn ctrl_c_finishes_running_tasks_and_allows_a_resume() -> Result<(), Failed> {
     let batch = Batch::new(vec!["import time; time.sleep(0.05)"; 60]);
     let child = batch.map(&["--jobs", "2"]).spawn()?;
     batch.wait_for(6);
     signal(&child, Signal::SIGINT);
     let output = child.wait_with_output()?;
-    assert_eq!(output.status.code(), Some(130), "{}", said(&output));
+    assert_eq!(output.status.code(), Some(130), "{}", stderr_of(&output));
     let last = "sandfork: interrupted: `--resume` goes on where it stopped\n";
-    assert!(said(&output).ends_with(last), "{}", said(&output));
+    assert!(stderr_of(&output).ends_with(last), "{}", stderr_of(&output));
     let first = batch.read();
     assert!((6..60).contains(&first.len()), "{}", first.len());
     assert!(first.values().all(|result| result["status"] == "ok"));
     let output = batch.map(&["--resume"]).output()?;
-    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    assert_eq!(output.status.code(), Some(0), "{}", stderr_of(&output));
     let before = format!("; {} tasks had a result already\n", first.len());
-    assert!(said(&output).ends_with(&before), "{}", said(&output));
+    assert!(
+        stderr_of(&output).ends_with(&before),
+        "{}",
+        stderr_of(&output)
+    );
     let all = batch.read();
     assert_eq!(all.len(), 60);
     // Earlier results are unchanged.
@@ -136,14 +140,14 @@ fn ctrl_c_lets_what_runs_end_and_can_be_gone_on_from() -> Result<(), Failed> {
     Ok(())
 }
 
-fn ctrl_c_calls_off_what_does_not_end() -> Result<(), Failed> {
+fn ctrl_c_cancels_long_tasks() -> Result<(), Failed> {
     let batch = Batch::new([QUICK, FOREVER, QUICK, QUICK, QUICK]);
     let child = batch.map(&["--jobs", "2"]).spawn()?;
     batch.wait_for(4);
     let asked = Instant::now();
     signal(&child, Signal::SIGTERM);
     let output = child.wait_with_output()?;
-    assert_eq!(output.status.code(), Some(130), "{}", said(&output));
+    assert_eq!(output.status.code(), Some(130), "{}", stderr_of(&output));
     // Long before the task's own limit of 30 seconds.
     assert!(asked.elapsed() < Duration::from_secs(25));
     assert!(
@@ -153,7 +157,7 @@ fn ctrl_c_calls_off_what_does_not_end() -> Result<(), Failed> {
     let output = batch
         .map(&["--resume", "--set", "limits.wall=100ms"])
         .output()?;
-    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    assert_eq!(output.status.code(), Some(0), "{}", stderr_of(&output));
     let all = batch.read();
     assert_eq!((all.len(), &all[&1]["status"]), (5, &json!("timeout")));
     Ok(())
@@ -162,11 +166,11 @@ fn ctrl_c_calls_off_what_does_not_end() -> Result<(), Failed> {
 fn a_second_ctrl_c_ends_the_command() -> Result<(), Failed> {
     // The second signal may come too late on a busy machine: the task is cancelled two seconds after the first.
     for _ in 0..5 {
-        let said = interrupted_twice()?;
-        if said.is_empty() {
+        let message = interrupted_twice()?;
+        if message.is_empty() {
             return Ok(());
         }
-        assert!(said.contains("interrupted: `--resume`"), "{said}");
+        assert!(message.contains("interrupted: `--resume`"), "{message}");
     }
     Err("the second signal did not end it".into())
 }
@@ -185,7 +189,7 @@ fn interrupted_twice() -> Result<String, Failed> {
     let output = child.wait_with_output()?;
     assert_eq!(output.status.code(), Some(130));
     assert_eq!(batch.read().len(), 1);
-    Ok(said(&output))
+    Ok(stderr_of(&output))
 }
 
 /// Returns whether a signal is pending for the process (proc_pid_status(5)).
@@ -210,7 +214,7 @@ fn ctrl_c_ends_a_wait_for_tasks() -> Result<(), Failed> {
     batch.wait_for(1);
     signal(&child, Signal::SIGINT);
     let output = child.wait_with_output()?;
-    assert_eq!(output.status.code(), Some(130), "{}", said(&output));
+    assert_eq!(output.status.code(), Some(130), "{}", stderr_of(&output));
     drop(stdin);
     Ok(())
 }
@@ -223,9 +227,9 @@ fn ctrl_c_ends_a_wait_for_a_reader() -> Result<(), Failed> {
     stdout.read_exact(&mut [0])?;
     signal(&child, Signal::SIGTERM);
     let output = child.wait_with_output()?;
-    assert_eq!(output.status.code(), Some(130), "{}", said(&output));
+    assert_eq!(output.status.code(), Some(130), "{}", stderr_of(&output));
     let sentence = "sandfork: interrupted: stdout was not read to the end of the results\n";
-    assert_eq!(said(&output), sentence);
+    assert_eq!(stderr_of(&output), sentence);
     Ok(())
 }
 
@@ -233,7 +237,7 @@ fn ctrl_c_ends_a_wait_for_a_reader() -> Result<(), Failed> {
 const FULL: usize = 16 << 10;
 
 /// Returns `sandfork map` under a file size limit of [`FULL`].
-fn with_a_full_disk(map: &Command) -> Command {
+fn with_file_size_limit(map: &Command) -> Command {
     let mut command = Command::new("bash");
     let script = format!("ulimit -f {FULL}; exec \"$0\" \"$@\"");
     command
@@ -254,12 +258,12 @@ fn fill(batch: &Batch, room: usize) {
     fs::write(batch.results(), format!("{result}\n")).unwrap();
 }
 
-fn a_full_disk_leaves_whole_results() -> Result<(), Failed> {
+fn file_size_limit_leaves_whole_results() -> Result<(), Failed> {
     let batch = Batch::new(vec!["print('x' * 1000)"; 40]);
     fill(&batch, 16 << 10);
     let arguments = ["--resume", "--set", "limits.file_size=1KiB"];
-    let output = with_a_full_disk(&batch.map(&arguments)).output()?;
-    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    let output = with_file_size_limit(&batch.map(&arguments)).output()?;
+    assert_eq!(output.status.code(), Some(1), "{}", stderr_of(&output));
     let first = batch.read();
     assert!((3..20).contains(&first.len()), "{}", first.len());
     let sentence = format!(
@@ -267,33 +271,37 @@ fn a_full_disk_leaves_whole_results() -> Result<(), Failed> {
          there is room\n",
         first.len()
     );
-    assert!(said(&output).ends_with(&sentence), "{}", said(&output));
+    assert!(
+        stderr_of(&output).ends_with(&sentence),
+        "{}",
+        stderr_of(&output)
+    );
     let output = batch.map(&arguments).output()?;
-    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    assert_eq!(output.status.code(), Some(0), "{}", stderr_of(&output));
     let all = batch.read();
     assert_eq!(all.len(), 41);
     assert!(first.iter().all(|(id, result)| all[id] == *result));
     Ok(())
 }
 
-fn a_full_file_of_stdout_has_whole_results() -> Result<(), Failed> {
+fn full_stdout_file_has_whole_results() -> Result<(), Failed> {
     let batch = Batch::new(vec!["print('x' * 1000)"; 40]);
     fill(&batch, 16 << 10);
     let mut map = sandfork(&["map", "--set", "limits.file_size=1KiB"]);
     map.arg(batch.tasks());
     let results = File::options().append(true).open(batch.results())?;
-    let output = with_a_full_disk(&map).stdout(results).output()?;
-    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    let output = with_file_size_limit(&map).stdout(results).output()?;
+    assert_eq!(output.status.code(), Some(1), "{}", stderr_of(&output));
     assert!(
-        said(&output).contains("cannot be written to stdout"),
+        stderr_of(&output).contains("cannot be written to stdout"),
         "{}",
-        said(&output)
+        stderr_of(&output)
     );
     assert!((3..20).contains(&batch.read().len()));
     Ok(())
 }
 
-fn a_reader_that_leaves_ends_it() -> Result<(), Failed> {
+fn closed_stdout_ends_the_batch() -> Result<(), Failed> {
     let batch = Batch::new(vec![QUICK; 2000]);
     let mut child = sandfork(&["map"]).arg(batch.tasks()).spawn()?;
     let mut first = [0; 10];
@@ -301,15 +309,19 @@ fn a_reader_that_leaves_ends_it() -> Result<(), Failed> {
     let output = child.wait_with_output()?;
     assert_eq!(output.status.code(), Some(141));
     assert!(
-        !said(&output).contains("cannot be written"),
+        !stderr_of(&output).contains("cannot be written"),
         "{}",
-        said(&output)
+        stderr_of(&output)
     );
-    assert!(!said(&output).contains("2000 tasks"), "{}", said(&output));
+    assert!(
+        !stderr_of(&output).contains("2000 tasks"),
+        "{}",
+        stderr_of(&output)
+    );
     Ok(())
 }
 
-fn a_long_result_is_not_in_memory_as_a_whole() -> Result<(), Failed> {
+fn long_result_is_streamed() -> Result<(), Failed> {
     const OUTPUT: usize = 16 << 20;
     // JSON escapes each byte as six.
     let batch = Batch::new([format!("print('\\x01' * {OUTPUT}, end='')")]);
@@ -322,7 +334,7 @@ fn a_long_result_is_not_in_memory_as_a_whole() -> Result<(), Failed> {
     let status = fs::read_to_string(format!("/proc/{}/status", child.id()))?;
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     let peak: usize = peak
-        .ok_or("it is told")?
+        .ok_or("no peak memory")?
         .trim_end_matches("kB")
         .trim()
         .parse()?;
@@ -334,7 +346,7 @@ fn a_long_result_is_not_in_memory_as_a_whole() -> Result<(), Failed> {
     Ok(())
 }
 
-fn tasks_that_got_no_sandbox_are_run_again() -> Result<(), Failed> {
+fn tasks_without_a_sandbox_run_again_on_resume() -> Result<(), Failed> {
     let batch = Batch::new(vec![QUICK; 4]);
     let missing = batch.directory.path().join("none/bin/python");
     let policy = batch.directory.path().join("other.toml");
@@ -345,11 +357,11 @@ fn tasks_that_got_no_sandbox_are_run_again() -> Result<(), Failed> {
     fs::write(batch.tasks(), tasks)?;
     write(&missing.display().to_string())?;
     let output = batch.map(&[]).output()?;
-    assert_eq!(output.status.code(), Some(125), "{}", said(&output));
+    assert_eq!(output.status.code(), Some(125), "{}", stderr_of(&output));
     assert!(
-        said(&output).contains("4 ok, 0 failed, 1 without a sandbox"),
+        stderr_of(&output).contains("4 ok, 0 failed, 1 without a sandbox"),
         "{}",
-        said(&output)
+        stderr_of(&output)
     );
     let lost = &batch.read()[&4];
     assert_eq!(lost["status"], "infrastructure");
@@ -357,12 +369,12 @@ fn tasks_that_got_no_sandbox_are_run_again() -> Result<(), Failed> {
     assert_eq!(lost["attempts"], 4);
     write("python3")?;
     let output = batch.map(&["--resume"]).output()?;
-    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    assert_eq!(output.status.code(), Some(0), "{}", stderr_of(&output));
     assert_eq!(batch.read()[&4]["status"], "ok");
     Ok(())
 }
 
-fn a_policy_that_the_host_lacks_something_for_is_tried_once() -> Result<(), Failed> {
+fn unsupported_policy_is_tried_once() -> Result<(), Failed> {
     let batch = Batch::new([QUICK]);
     let policy = batch.directory.path().join("other.toml");
     let missing = batch.directory.path().join("none").display().to_string();
@@ -370,7 +382,7 @@ fn a_policy_that_the_host_lacks_something_for_is_tried_once() -> Result<(), Fail
     let task = json!({"id": 0, "code": QUICK, "policy": policy.to_str()});
     fs::write(batch.tasks(), format!("{task}\n"))?;
     let output = batch.map(&[]).output()?;
-    assert_eq!(output.status.code(), Some(125), "{}", said(&output));
+    assert_eq!(output.status.code(), Some(125), "{}", stderr_of(&output));
     let lost = &batch.read()[&0];
     assert_eq!(lost["status"], "infrastructure");
     assert_eq!(lost["error"]["name"], "Host");
@@ -378,7 +390,7 @@ fn a_policy_that_the_host_lacks_something_for_is_tried_once() -> Result<(), Fail
     Ok(())
 }
 
-fn tasks_come_through_a_pipe_as_they_are_written() -> Result<(), Failed> {
+fn tasks_from_a_pipe_run_as_they_arrive() -> Result<(), Failed> {
     let batch = Batch::new([] as [&str; 0]);
     let mut child = sandfork(&["map", "-", "--output"])
         .arg(batch.results())
@@ -392,13 +404,13 @@ fn tasks_come_through_a_pipe_as_they_are_written() -> Result<(), Failed> {
     }
     drop(stdin);
     let output = child.wait_with_output()?;
-    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    assert_eq!(output.status.code(), Some(0), "{}", stderr_of(&output));
     assert_eq!(batch.read().len(), 20);
     Ok(())
 }
 
 /// Returns all descendants of a process.
-pub fn beneath(pid: u32) -> Vec<u32> {
+pub fn descendants(pid: u32) -> Vec<u32> {
     let children = fs::read_dir(format!("/proc/{pid}/task"))
         .into_iter()
         .flatten()
@@ -409,23 +421,23 @@ pub fn beneath(pid: u32) -> Vec<u32> {
             pids.collect::<Vec<u32>>()
         });
     children
-        .flat_map(|child| [vec![child], beneath(child)].concat())
+        .flat_map(|child| [vec![child], descendants(child)].concat())
         .collect()
 }
 
-fn a_zygote_that_is_killed_costs_no_task() -> Result<(), Failed> {
+fn killed_zygote_loses_no_task() -> Result<(), Failed> {
     let batch = Batch::new(vec!["import time; time.sleep(0.02)"; 200]);
     let child = batch.map(&["--jobs", "2"]).spawn()?;
     for results in [5, 60] {
         batch.wait_for(results);
-        for pid in beneath(child.id()) {
+        for pid in descendants(child.id()) {
             let pid = nix::unistd::Pid::from_raw(i32::try_from(pid)?);
             // The process may have ended meanwhile.
             _ = nix::sys::signal::kill(pid, Signal::SIGKILL);
         }
     }
     let output = child.wait_with_output()?;
-    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    assert_eq!(output.status.code(), Some(0), "{}", stderr_of(&output));
     let results = batch.read();
     assert_eq!(results.len(), 200);
     let ended = |status: &str| results.values().filter(|it| it["status"] == status).count();
@@ -442,7 +454,7 @@ fn results_keep_the_order_of_the_tasks() -> Result<(), Failed> {
     let output = sandfork(&["map", "--ordered", "--jobs", "4"])
         .arg(batch.tasks())
         .output()?;
-    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    assert_eq!(output.status.code(), Some(0), "{}", stderr_of(&output));
     let ids: Vec<i64> = String::from_utf8(output.stdout)?
         .lines()
         .map(|line| {
@@ -465,7 +477,7 @@ if __name__ == '__main__':
         print(pool.map(double, [3])[0], os.path.abspath(__file__), len(inspect.getsource(double).splitlines()))
 ";
 
-fn a_script_of_a_task_finds_its_own_file() -> Result<(), Failed> {
+fn task_script_finds_its_own_file() -> Result<(), Failed> {
     let directory = tempfile::tempdir()?;
     fs::create_dir(directory.path().join("beneath"))?;
     fs::write(directory.path().join("beneath/script.py"), OWN_FILE)?;
@@ -484,12 +496,12 @@ fn a_script_of_a_task_finds_its_own_file() -> Result<(), Failed> {
     let results = String::from_utf8(output.stdout)?;
     let results: Result<Vec<Value>, _> = results.lines().map(serde_json::from_str).collect();
     let results = results?;
-    let said: Vec<&str> = results
+    let outputs: Vec<&str> = results
         .iter()
         .map(|result| result["stdout"].as_str().unwrap())
         .collect();
     assert_eq!(
-        said,
+        outputs,
         ["6 /work/beneath/script.py 2\n", "6 /work/script.py 2\n"],
         "{results:#?}"
     );
@@ -519,7 +531,7 @@ fn on_a_terminal(mut command: Command, stdout: Option<Stdio>) -> Result<(String,
 
 const BAR: &str = "% 2 done, 0 failed, ";
 
-fn a_terminal_shows_a_bar_where_the_results_go_to_a_file() -> Result<(), Failed> {
+fn progress_bar_is_shown_if_results_go_to_a_file() -> Result<(), Failed> {
     let batch = slow();
     let (shown, mut child) = on_a_terminal(batch.map(&["--jobs", "2"]), None)?;
     assert_eq!(child.wait()?.code(), Some(0));
@@ -534,7 +546,7 @@ fn a_terminal_shows_a_bar_where_the_results_go_to_a_file() -> Result<(), Failed>
 }
 
 // Result lines and the progress bar would mix.
-fn a_terminal_that_may_show_results_shows_no_bar() -> Result<(), Failed> {
+fn no_progress_bar_if_results_go_to_the_terminal() -> Result<(), Failed> {
     let batch = slow();
     let map = || {
         let mut command = sandfork(&["map", "--jobs", "2"]);
@@ -560,7 +572,7 @@ fn a_terminal_that_may_show_results_shows_no_bar() -> Result<(), Failed> {
     Ok(())
 }
 
-fn a_terminal_shows_a_bar() -> Result<(), Failed> {
+fn progress_bar_is_shown_on_a_terminal() -> Result<(), Failed> {
     let batch = slow();
     for (arguments, bar) in [(&["--jobs", "2"][..], true), (&["--no-progress"], false)] {
         _ = fs::remove_file(batch.results());

@@ -12,19 +12,19 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use super::behaviour::sandfork;
-use super::map::{Batch, said};
+use super::map::{Batch, stderr_of};
 use super::trials;
 
 trials! {
-    a_broken_line_in_the_middle_costs_only_what_is_behind_it,
-    an_id_that_stands_twice_is_found_across_a_resumption,
-    a_file_that_grows_is_run_as_far_as_it_went,
-    a_file_that_is_cut_short_is_told,
-    a_disk_without_room_leaves_whole_results,
-    files_that_cannot_be_are_an_error_of_their_line,
-    results_without_a_stdout_are_refused_before_a_task_runs,
+    invalid_line_affects_only_later_tasks,
+    duplicate_id_is_found_across_a_resume,
+    growing_task_file_is_run_to_its_first_end,
+    truncated_task_file_is_reported,
+    full_disk_leaves_whole_results,
+    impossible_files_are_reported_with_their_line,
+    unusable_stdout_is_rejected_before_a_task_runs,
     a_file_size_limit_is_named,
-    a_soft_limit_of_descriptors_does_not_bound_how_many_run,
+    soft_descriptor_limit_does_not_bound_jobs,
 }
 
 const QUICK: &str = "1 + 1";
@@ -36,19 +36,23 @@ fn finished(batch: &Batch, output: &Output) -> usize {
     let first = (0..count).all(|id| results.contains_key(&i64::try_from(id).unwrap()));
     assert!(first, "{:?}", results.keys());
     assert!(
-        said(output).contains(&format!("{count} ok, 0 failed")),
+        stderr_of(output).contains(&format!("{count} ok, 0 failed")),
         "{}",
-        said(output)
+        stderr_of(output)
     );
     count
 }
 
 fn ends_with(output: &Output, code: i32, sentence: &str) {
-    assert_eq!(output.status.code(), Some(code), "{}", said(output));
-    assert!(said(output).ends_with(sentence), "{}", said(output));
+    assert_eq!(output.status.code(), Some(code), "{}", stderr_of(output));
+    assert!(
+        stderr_of(output).ends_with(sentence),
+        "{}",
+        stderr_of(output)
+    );
 }
 
-fn a_broken_line_in_the_middle_costs_only_what_is_behind_it() -> Result<(), Failed> {
+fn invalid_line_affects_only_later_tasks() -> Result<(), Failed> {
     let batch = Batch::new(vec![QUICK; 40]);
     let good = fs::read_to_string(batch.tasks())?;
     let broken = good.replacen(
@@ -78,7 +82,7 @@ fn a_broken_line_in_the_middle_costs_only_what_is_behind_it() -> Result<(), Fail
     Ok(())
 }
 
-fn an_id_that_stands_twice_is_found_across_a_resumption() -> Result<(), Failed> {
+fn duplicate_id_is_found_across_a_resume() -> Result<(), Failed> {
     let batch = Batch::new(vec![QUICK; 6]);
     let mut tasks = OpenOptions::new().append(true).open(batch.tasks())?;
     writeln!(tasks, "{}", json!({"id": 2, "code": QUICK}))?;
@@ -125,7 +129,7 @@ impl Gated {
     }
 }
 
-fn a_file_that_grows_is_run_as_far_as_it_went() -> Result<(), Failed> {
+fn growing_task_file_is_run_to_its_first_end() -> Result<(), Failed> {
     let gated = Gated::new(QUICK);
     let output = gated.run(|mut tasks| {
         writeln!(tasks, "{}", json!({"id": 60, "code": QUICK})).unwrap();
@@ -143,7 +147,7 @@ fn a_file_that_grows_is_run_as_far_as_it_went() -> Result<(), Failed> {
     Ok(())
 }
 
-fn a_file_that_is_cut_short_is_told() -> Result<(), Failed> {
+fn truncated_task_file_is_reported() -> Result<(), Failed> {
     // Long lines, so that the file exceeds one read buffer.
     let gated = Gated::new(&format!("# {}\n{QUICK}", "x".repeat(1000)));
     let output = gated.run(|tasks| tasks.set_len(0).unwrap())?;
@@ -174,7 +178,7 @@ fn on_a_small_disk(map: &Command, batch: &Batch, size: &str) -> Command {
     command
 }
 
-fn a_disk_without_room_leaves_whole_results() -> Result<(), Failed> {
+fn full_disk_leaves_whole_results() -> Result<(), Failed> {
     let batch = Batch::new(vec!["print('x' * 1000)"; 60]);
     fs::create_dir(batch.disk())?;
     let mut map = sandfork(&["map", "--jobs", "2", "--ordered"]);
@@ -202,7 +206,7 @@ fn a_disk_without_room_leaves_whole_results() -> Result<(), Failed> {
     Ok(())
 }
 
-fn files_that_cannot_be_are_an_error_of_their_line() -> Result<(), Failed> {
+fn impossible_files_are_reported_with_their_line() -> Result<(), Failed> {
     let many: serde_json::Map<_, _> = (0..5000).map(|n| (n.to_string(), json!(""))).collect();
     for (files, says) in [
         (
@@ -223,16 +227,16 @@ fn files_that_cannot_be_are_an_error_of_their_line() -> Result<(), Failed> {
         let output = batch.map(&["--code-only"]).output()?;
         ends_with(&output, 2, says);
         assert!(
-            said(&output).contains("tasks.jsonl:3: "),
+            stderr_of(&output).contains("tasks.jsonl:3: "),
             "{}",
-            said(&output)
+            stderr_of(&output)
         );
         assert_eq!(finished(&batch, &output), 2);
     }
     Ok(())
 }
 
-fn results_without_a_stdout_are_refused_before_a_task_runs() -> Result<(), Failed> {
+fn unusable_stdout_is_rejected_before_a_task_runs() -> Result<(), Failed> {
     let batch = Batch::new(vec![QUICK; 2]);
     let map = |redirection: &str| {
         let mut shell = Command::new("sh");
@@ -245,7 +249,7 @@ fn results_without_a_stdout_are_refused_before_a_task_runs() -> Result<(), Faile
                     `--output`\n";
     let output = map(">&-")?;
     assert_eq!(
-        (output.status.code(), said(&output).as_str()),
+        (output.status.code(), stderr_of(&output).as_str()),
         (Some(2), sentence)
     );
     assert_eq!(map("<>/dev/null >&0")?.status.code(), Some(0));
@@ -261,13 +265,17 @@ fn a_file_size_limit_is_named() -> Result<(), Failed> {
         shell.args(["-c", "ulimit -f 32; exec \"$@\"", "sh"]);
         shell.arg(program.get_program()).args(program.get_args());
         let output = shell.output()?;
-        assert_eq!(output.status.code(), Some(125), "{}", said(&output));
-        assert!(said(&output).contains("(`ulimit -f`)"), "{}", said(&output));
+        assert_eq!(output.status.code(), Some(125), "{}", stderr_of(&output));
+        assert!(
+            stderr_of(&output).contains("(`ulimit -f`)"),
+            "{}",
+            stderr_of(&output)
+        );
     }
     Ok(())
 }
 
-fn a_soft_limit_of_descriptors_does_not_bound_how_many_run() -> Result<(), Failed> {
+fn soft_descriptor_limit_does_not_bound_jobs() -> Result<(), Failed> {
     let batch = Batch::new(vec![QUICK; 8]);
     let small = ["--set", "limits.memory=32MiB", "--set", "limits.pids=8"];
     let program = batch.map(&[&["--jobs", "4"], &small[..]].concat());
@@ -275,8 +283,12 @@ fn a_soft_limit_of_descriptors_does_not_bound_how_many_run() -> Result<(), Faile
     shell.args(["-c", "ulimit -S -n 64; exec \"$@\"", "sh"]);
     shell.arg(program.get_program()).args(program.get_args());
     let output = shell.output()?;
-    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
-    assert!(!said(&output).contains("running"), "{}", said(&output));
+    assert_eq!(output.status.code(), Some(0), "{}", stderr_of(&output));
+    assert!(
+        !stderr_of(&output).contains("running"),
+        "{}",
+        stderr_of(&output)
+    );
     assert_eq!(batch.read().len(), 8);
     Ok(())
 }

@@ -10,11 +10,11 @@ use super::environments::Scene;
 use super::trials;
 
 trials! {
-    an_environment_is_of_its_index,
-    a_policys_packages_are_of_its_callers_index,
-    code_that_is_built_changes_no_index,
-    a_file_shows_packages_of_its_own_directory,
-    a_file_names_no_private_host,
+    environment_belongs_to_its_index,
+    policy_packages_use_the_callers_index,
+    build_code_cannot_change_the_index,
+    requirements_file_uses_packages_below_its_directory,
+    requirements_file_cannot_name_private_hosts,
 }
 
 /// Evaluates an expression in an environment; its first name is the module to import.
@@ -26,7 +26,7 @@ fn value(scene: &Scene, name: &str, expression: &str) -> Result<String, Failed> 
 }
 
 /// Returns the stdout of a command that succeeds, or the stderr of one that fails.
-fn said(command: &mut Command) -> Result<String, Failed> {
+fn text_of(command: &mut Command) -> Result<String, Failed> {
     let output = command.output()?;
     let text = if output.status.success() {
         output.stdout
@@ -46,7 +46,7 @@ fn fetch(scene: &Scene, name: &str, into: &Path) -> Result<(), Failed> {
     Ok(())
 }
 
-fn an_environment_is_of_its_index() -> Result<(), Failed> {
+fn environment_belongs_to_its_index() -> Result<(), Failed> {
     let scene = Scene::new()?;
     let wheels = scene.wheels()?;
     let create = ["env", "create", "one", "shapes"];
@@ -54,7 +54,7 @@ fn an_environment_is_of_its_index() -> Result<(), Failed> {
         let mut command = scene.command(arguments);
         command.env("PIP_NO_INDEX", "1");
         command.env("PIP_FIND_LINKS", wheels.path());
-        said(&mut command)
+        text_of(&mut command)
     };
     scene.printed(&create)?;
     let other = from_directory(&create)?;
@@ -74,7 +74,7 @@ fn an_environment_is_of_its_index() -> Result<(), Failed> {
     let found = scene.printed(&["env", "create", "three", "colours", "--index-url", &again])?;
     assert!(found.starts_with("three: is there already"), "{found}");
     // Hashes identify the files, whatever index they come from.
-    let lock = scene.place().join("pylock.toml").display().to_string();
+    let lock = scene.data_dir().join("pylock.toml").display().to_string();
     scene.printed(&["env", "export", "one", "-o", &lock])?;
     let locked = ["env", "create", "four", "--lock", &lock];
     scene.printed(&locked)?;
@@ -83,7 +83,7 @@ fn an_environment_is_of_its_index() -> Result<(), Failed> {
     Ok(())
 }
 
-fn a_policys_packages_are_of_its_callers_index() -> Result<(), Failed> {
+fn policy_packages_use_the_callers_index() -> Result<(), Failed> {
     let scene = Scene::new()?;
     let wheels = scene.wheels()?;
     let code = "import shapes; print(shapes.sides)";
@@ -94,7 +94,7 @@ fn a_policys_packages_are_of_its_callers_index() -> Result<(), Failed> {
         let mut command = scene.command(arguments);
         command.env("PIP_NO_INDEX", "1");
         command.env("PIP_FIND_LINKS", wheels.path());
-        said(&mut command)
+        text_of(&mut command)
     };
     assert_eq!(scene.printed(&run)?, "4");
     assert_eq!(from_directory(&run)?, "3");
@@ -104,25 +104,25 @@ fn a_policys_packages_are_of_its_callers_index() -> Result<(), Failed> {
     assert_eq!(scene.printed(&found)?, "4");
     let mut elsewhere = scene.command(&found);
     elsewhere.env("PIP_INDEX_URL", "http://127.0.0.1:9/simple");
-    let missing = said(&mut elsewhere)?;
-    let told = "sandfork: the packages shapes are not installed for /";
-    assert!(missing.starts_with(told), "{missing}");
+    let missing = text_of(&mut elsewhere)?;
+    let expected = "sandfork: the packages shapes are not installed for /";
+    assert!(missing.starts_with(expected), "{missing}");
     // An option of the command is not part of the environment's name, but it changes the index that is queried.
     let mut command = scene.command(&["env", "create", "--packages", "shapes"]);
-    let unreachable = said(command.args(["--index-url", "http://127.0.0.1:9/simple"]))?;
+    let unreachable = text_of(command.args(["--index-url", "http://127.0.0.1:9/simple"]))?;
     assert!(unreachable.contains("unreachable"), "{unreachable}");
     let index = format!("http://127.0.0.1:{}/simple/", scene.port());
     let mut command = scene.command(&["env", "create", "--packages", "colours"]);
     command.args(["--index-url", &index]);
-    said(command.env("PIP_INDEX_URL", "http://127.0.0.1:9/simple"))?;
+    text_of(command.env("PIP_INDEX_URL", "http://127.0.0.1:9/simple"))?;
     let code = "import colours; print(colours.red)";
     let mut command = scene.command(&["run", "--set", "python.packages=[\"colours\"]", "-c", code]);
     command.env("PIP_INDEX_URL", "http://127.0.0.1:9/simple");
-    assert_eq!(said(&mut command)?, "ff0000");
+    assert_eq!(text_of(&mut command)?, "ff0000");
     Ok(())
 }
 
-fn code_that_is_built_changes_no_index() -> Result<(), Failed> {
+fn build_code_cannot_change_the_index() -> Result<(), Failed> {
     let scene = Scene::new()?;
     let url = format!("http://me:p%40ss@127.0.0.1:{}/secret/simple", scene.port());
     let create = ["env", "create", "built", "meddler", "--allow-build"];
@@ -131,9 +131,9 @@ fn code_that_is_built_changes_no_index() -> Result<(), Failed> {
     Ok(())
 }
 
-fn a_file_shows_packages_of_its_own_directory() -> Result<(), Failed> {
+fn requirements_file_uses_packages_below_its_directory() -> Result<(), Failed> {
     let scene = Scene::new()?;
-    let project = scene.place().join("the project");
+    let project = scene.data_dir().join("the project");
     fs::create_dir_all(project.join("wheels"))?;
     for name in ["colours-1.5-py3-none-any.whl", "lister-1.0.tar.gz"] {
         fetch(&scene, name, &project.join("wheels"))?;
@@ -148,7 +148,7 @@ fn a_file_shows_packages_of_its_own_directory() -> Result<(), Failed> {
         Ok(command)
     };
     let lines = "--find-links ./wheels\ncolours\nlister\n";
-    let made = said(&mut create(lines, "one", &["--allow-build"])?)?;
+    let made = text_of(&mut create(lines, "one", &["--allow-build"])?)?;
     assert!(made.starts_with("one: is ready"), "{made}");
     let seen = value(&scene, "one", "lister.found")?;
     assert_eq!(
@@ -159,7 +159,7 @@ fn a_file_shows_packages_of_its_own_directory() -> Result<(), Failed> {
     let outside = scene.wheels()?;
     let outside = outside.path().display().to_string();
     let lines = format!("colours\n-f {outside}\n");
-    let refused = said(&mut create(&lines, "two", &[])?)?;
+    let refused = text_of(&mut create(&lines, "two", &[])?)?;
     assert_eq!(
         refused,
         format!(
@@ -167,10 +167,10 @@ fn a_file_shows_packages_of_its_own_directory() -> Result<(), Failed> {
              read all of it, name it in pip's configuration, such as with `PIP_FIND_LINKS={outside}`"
         )
     );
-    let named = said(create(&lines, "two", &[])?.env("PIP_FIND_LINKS", &outside))?;
+    let named = text_of(create(&lines, "two", &[])?.env("PIP_FIND_LINKS", &outside))?;
     assert!(named.starts_with("two: is ready"), "{named}");
     std::os::unix::fs::symlink(&outside, project.join("link"))?;
-    let refused = said(&mut create("colours\n-f link\n", "three", &[])?)?;
+    let refused = text_of(&mut create("colours\n-f link\n", "three", &[])?)?;
     assert!(
         refused.contains("is not beneath the directory"),
         "{refused}"
@@ -184,26 +184,26 @@ fn a_file_shows_packages_of_its_own_directory() -> Result<(), Failed> {
     let part = project.join("part/requirements.txt").display().to_string();
     create("-f wheels\ncolours\n", "four", &[])?;
     let mut command = scene.command(&["env", "create", "four", "-r", &part]);
-    let included = said(command.env("PIP_NO_INDEX", "1"))?;
+    let included = text_of(command.env("PIP_NO_INDEX", "1"))?;
     assert!(included.starts_with("four: is ready"), "{included}");
     Ok(())
 }
 
-fn a_file_names_no_private_host() -> Result<(), Failed> {
+fn requirements_file_cannot_name_private_hosts() -> Result<(), Failed> {
     let scene = Scene::new()?;
-    let file = scene.place().join("requirements.txt");
+    let file = scene.data_dir().join("requirements.txt");
     let path = file.display().to_string();
     let create = |host: &str, more: &[&str]| -> Result<String, Failed> {
         let port = scene.port();
         fs::write(&file, format!("-i http://{host}:{port}/simple\ncolours\n"))?;
         let mut command = scene.command(&[&["env", "create", "x", "-r", &path], more].concat());
-        said(command.env_remove("PIP_INDEX_URL"))
+        text_of(command.env_remove("PIP_INDEX_URL"))
     };
     for host in ["127.0.0.1", "localhost"] {
         let place = format!("{host}:{}", scene.port());
         let refused = create(host, &[])?;
-        let told = format!("`--allow-host {place}` lets the installation reach it");
-        assert!(refused.contains(&told), "{refused}");
+        let expected = format!("`--allow-host {place}` lets the installation reach it");
+        assert!(refused.contains(&expected), "{refused}");
         let made = create(host, &["--allow-host", &place])?;
         assert!(made.starts_with("x: is ready"), "{made}");
         scene.printed(&["env", "remove", "x"])?;

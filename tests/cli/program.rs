@@ -11,13 +11,13 @@ use super::trials;
 
 trials! {
     a_directory_runs_its_main_with_its_files,
-    a_lone_script_sees_nothing_beside_itself,
+    single_script_sees_no_neighbouring_files,
     a_project_is_imported_and_its_files_are_found,
-    a_script_in_a_project_imports_what_is_beside_it_first,
-    a_module_runs_with_arguments_of_its_own,
+    project_script_imports_neighbouring_modules_first,
+    module_runs_with_its_own_arguments,
     a_policy_names_a_project,
-    a_scripts_functions_reach_spawned_processes,
-    pythons_own_tools_find_the_program,
+    spawned_processes_find_the_scripts_functions,
+    python_tools_find_the_program,
     a_script_from_a_pipe_has_no_file,
     arguments_need_no_dashes,
 }
@@ -61,7 +61,7 @@ fn in_program(directory: &Path, arguments: &[&str]) -> Result<Output, Failed> {
     Ok(command.current_dir(directory).output()?)
 }
 
-fn said(output: &Output) -> String {
+fn printed(output: &Output) -> String {
     let [stdout, stderr] = [&output.stdout, &output.stderr].map(|s| String::from_utf8_lossy(s));
     format!("{stdout}{stderr}")
 }
@@ -72,19 +72,19 @@ fn a_directory_runs_its_main_with_its_files() -> Result<(), Failed> {
         Path::new("/"),
         &[program.path().to_str().unwrap(), "a", "--json"],
     )?;
-    assert_eq!(said(&output), "42 ['a', '--json'] a,b\n");
+    assert_eq!(printed(&output), "42 ['a', '--json'] a,b\n");
     fs::remove_file(program.path().join("__main__.py"))?;
     let output = in_program(program.path(), &["."])?;
     assert_eq!(output.status.code(), Some(2));
     assert!(
-        said(&output).contains("without a `__main__.py`"),
+        printed(&output).contains("without a `__main__.py`"),
         "{}",
-        said(&output)
+        printed(&output)
     );
     Ok(())
 }
 
-fn a_lone_script_sees_nothing_beside_itself() -> Result<(), Failed> {
+fn single_script_sees_no_neighbouring_files() -> Result<(), Failed> {
     let program = program()?;
     let imports = in_program(program.path(), &["imports.py"])?;
     let hint = |name: &str| {
@@ -92,34 +92,38 @@ fn a_lone_script_sees_nothing_beside_itself() -> Result<(), Failed> {
         format!("sandfork: `{name}` is in {directory}, which the guest does not see; ")
     };
     assert_eq!(imports.status.code(), Some(1));
-    assert!(said(&imports).contains("ModuleNotFoundError: No module named 'helper'"));
+    assert!(printed(&imports).contains("ModuleNotFoundError: No module named 'helper'"));
     assert!(
-        said(&imports).contains(&hint("helper.py")),
+        printed(&imports).contains(&hint("helper.py")),
         "{}",
-        said(&imports)
+        printed(&imports)
     );
     let reads = in_program(program.path(), &["reads.py"])?;
     assert!(
-        said(&reads).starts_with("['reads.py']\n"),
+        printed(&reads).starts_with("['reads.py']\n"),
         "{}",
-        said(&reads)
+        printed(&reads)
     );
     let hint = format!(
         "sandfork: `table.csv` is in {}, which the guest does not see; `--in table.csv` copies it, and \
          `--project` shows",
         program.path().display()
     );
-    assert!(said(&reads).contains(&hint), "{}", said(&reads));
+    assert!(printed(&reads).contains(&hint), "{}", printed(&reads));
     // Paths outside the script's directory get no hint.
     let other = in_program(program.path(), &["-c", "open('../secret')"])?;
-    assert!(!said(&other).contains("sandfork:"), "{}", said(&other));
+    assert!(
+        !printed(&other).contains("sandfork:"),
+        "{}",
+        printed(&other)
+    );
     Ok(())
 }
 
 fn a_project_is_imported_and_its_files_are_found() -> Result<(), Failed> {
     let program = program()?;
     let imports = in_program(program.path(), &["--project", "imports.py"])?;
-    assert_eq!(said(&imports), "42\n");
+    assert_eq!(printed(&imports), "42\n");
     assert!(!program.path().join("out.txt").exists());
     let elsewhere = format!("--project={}", program.path().display());
     let code = "import helper; print(helper.__file__); open(helper.__file__, 'a')";
@@ -127,25 +131,25 @@ fn a_project_is_imported_and_its_files_are_found() -> Result<(), Failed> {
     // Refused by the mount, by Landlock, or because the file belongs to another user.
     let refusals = ["Read-only file system", "Permission denied"];
     let file = program.path().join("helper.py");
-    assert!(said(&refused).starts_with(&format!("{}\n", file.display())));
+    assert!(printed(&refused).starts_with(&format!("{}\n", file.display())));
     assert!(
-        refusals.iter().any(|why| said(&refused).contains(why)),
+        refusals.iter().any(|why| printed(&refused).contains(why)),
         "{}",
-        said(&refused)
+        printed(&refused)
     );
     for none in ["missing", "imports.py"] {
         let option = format!("--project={none}");
         let refused = in_program(program.path(), &[&option, "-c", "1"])?;
         let why = format!("sandfork: --project: `{none}` is no directory");
-        assert!(said(&refused).starts_with(&why), "{}", said(&refused));
+        assert!(printed(&refused).starts_with(&why), "{}", printed(&refused));
         assert_eq!(refused.status.code(), Some(2));
     }
     let whole = in_program(Path::new("/"), &["--project", "-c", "1"])?;
-    assert_eq!(whole.status.code(), Some(2), "{}", said(&whole));
+    assert_eq!(whole.status.code(), Some(2), "{}", printed(&whole));
     Ok(())
 }
 
-fn a_script_in_a_project_imports_what_is_beside_it_first() -> Result<(), Failed> {
+fn project_script_imports_neighbouring_modules_first() -> Result<(), Failed> {
     let program = program()?;
     let script = program.path().join("package/script.py");
     fs::write(
@@ -153,36 +157,36 @@ fn a_script_in_a_project_imports_what_is_beside_it_first() -> Result<(), Failed>
         "import tool, helper, sys\nprint(helper.ANSWER, tool.__name__)\n",
     )?;
     let output = in_program(program.path(), &["--project=.", "package/script.py"])?;
-    assert_eq!(said(&output), "tool []\n42 tool\n");
+    assert_eq!(printed(&output), "tool []\n42 tool\n");
     Ok(())
 }
 
-fn a_module_runs_with_arguments_of_its_own() -> Result<(), Failed> {
+fn module_runs_with_its_own_arguments() -> Result<(), Failed> {
     let program = program()?;
     let own = in_program(
         program.path(),
         &["--project", "-m", "package.tool", "-q", "--json"],
     )?;
-    assert_eq!(said(&own), "__main__ ['-q', '--json']\n");
+    assert_eq!(printed(&own), "__main__ ['-q', '--json']\n");
     let installed = in_program(program.path(), &["-m", "json.tool", "--help"])?;
     assert!(
-        said(&installed).contains("json.tool"),
+        printed(&installed).contains("json.tool"),
         "{}",
-        said(&installed)
+        printed(&installed)
     );
     let missing = in_program(program.path(), &["-m", "package.tool"])?;
     assert_eq!(missing.status.code(), Some(1));
     assert!(
-        said(&missing).contains("`package` is in "),
+        printed(&missing).contains("`package` is in "),
         "{}",
-        said(&missing)
+        printed(&missing)
     );
     let listed = ["--set", "imports.allow=math", "-m", "json.tool"];
     let refused = in_program(program.path(), &listed)?;
     assert!(
-        said(&refused).contains("Import of json.tool is not allowed"),
+        printed(&refused).contains("Import of json.tool is not allowed"),
         "{}",
-        said(&refused)
+        printed(&refused)
     );
     Ok(())
 }
@@ -201,18 +205,18 @@ fn a_policy_names_a_project() -> Result<(), Failed> {
             "import helper; print(helper.ANSWER)",
         ],
     )?;
-    assert_eq!(said(&output), "42\n");
+    assert_eq!(printed(&output), "42\n");
     let plan = sandfork(&["plan", "--policy", policy]).output()?;
     let line = format!(
         "  program         {}, read-only\n",
         program.path().display()
     );
-    assert!(said(&plan).contains(&line), "{}", said(&plan));
+    assert!(printed(&plan).contains(&line), "{}", printed(&plan));
     Ok(())
 }
 
 // `inspect` and `multiprocessing` find the script by its `__file__`.
-fn a_scripts_functions_reach_spawned_processes() -> Result<(), Failed> {
+fn spawned_processes_find_the_scripts_functions() -> Result<(), Failed> {
     let directory = tempfile::tempdir()?;
     let script = directory.path().join("script.py");
     fs::write(
@@ -228,30 +232,34 @@ fn a_scripts_functions_reach_spawned_processes() -> Result<(), Failed> {
     )?;
     let output = sandfork(&["run", script.to_str().unwrap()]).output()?;
     let expected = "def double(x): return 2 * x\nspawn [42]\nforkserver [42]\n";
-    assert_eq!(said(&output), expected);
+    assert_eq!(printed(&output), expected);
     Ok(())
 }
 
-fn pythons_own_tools_find_the_program() -> Result<(), Failed> {
+fn python_tools_find_the_program() -> Result<(), Failed> {
     let program = program()?;
     let code = "import importlib.resources as r; print(r.files('package').joinpath('tool.py').read_text()[:10])";
     let reads = in_program(program.path(), &["--project=.", "-c", code])?;
-    assert_eq!(said(&reads), "import sys\n");
+    assert_eq!(printed(&reads), "import sys\n");
     let debugger = ["-m", "pdb", "helper.py"];
     let quits = in_program(program.path(), &[&["--project=."][..], &debugger].concat())?;
-    assert!(said(&quits).contains("helper.py(1)"), "{}", said(&quits));
+    assert!(
+        printed(&quits).contains("helper.py(1)"),
+        "{}",
+        printed(&quits)
+    );
     let hint = "sandfork: `helper.py` is in the current directory, which the guest does not see; `--in helper.py`";
     let exits = "import sys; sys.exit('no such file: ' + sys.argv[1])";
     for lacks in [&debugger[..], &["-c", exits, "helper.py"]] {
         let lacks = in_program(program.path(), lacks)?;
-        assert!(said(&lacks).contains(hint), "{}", said(&lacks));
+        assert!(printed(&lacks).contains(hint), "{}", printed(&lacks));
     }
     let given = ["--in", "helper.py", "-c", exits, "helper.py"];
     let given = in_program(program.path(), &given)?;
-    assert!(!said(&given).contains(hint), "{}", said(&given));
+    assert!(!printed(&given).contains(hint), "{}", printed(&given));
     let mut cat = sandfork(&["exec", "--", "cat", "helper.py"]);
     let cat = cat.current_dir(program.path()).output()?;
-    assert!(said(&cat).contains(hint), "{}", said(&cat));
+    assert!(printed(&cat).contains(hint), "{}", printed(&cat));
     Ok(())
 }
 
@@ -259,9 +267,9 @@ fn a_script_from_a_pipe_has_no_file() -> Result<(), Failed> {
     let binary = env!("CARGO_BIN_EXE_sandfork");
     let shell = format!("{binary} run <(echo 'import os; print(os.path.exists(__file__))')");
     let output = Command::new("bash").args(["-c", &shell]).output()?;
-    assert_eq!(said(&output), "False\n");
+    assert_eq!(printed(&output), "False\n");
     let none = sandfork(&["run", "-c", "print('__file__' in globals())"]).output()?;
-    assert_eq!(said(&none), "False\n");
+    assert_eq!(printed(&none), "False\n");
     Ok(())
 }
 
@@ -287,19 +295,23 @@ fn arguments_need_no_dashes() -> Result<(), Failed> {
         ),
     ] {
         let output = sandfork(&[&["run"][..], arguments].concat()).output()?;
-        assert_eq!(said(&output), expected, "{arguments:?}");
+        assert_eq!(printed(&output), expected, "{arguments:?}");
     }
     let strict = ["run", script, "--policy", "strict"];
     let output = sandfork(&strict).output()?;
     let note = "`--policy strict` comes after the script, which gets it as an argument";
-    assert!(said(&output).contains(note), "{}", said(&output));
+    assert!(printed(&output).contains(note), "{}", printed(&output));
     for own in [
         ["--policy", "mine"],
         ["--set", "mine=1"],
         ["--", "--policy=strict"],
     ] {
         let output = sandfork(&[&["run", script][..], &own].concat()).output()?;
-        assert!(!said(&output).contains("sandfork:"), "{}", said(&output));
+        assert!(
+            !printed(&output).contains("sandfork:"),
+            "{}",
+            printed(&output)
+        );
     }
     Ok(())
 }

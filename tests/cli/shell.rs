@@ -17,17 +17,17 @@ use super::trials;
 trials! {
     a_script_keeps_its_variables_and_prints_its_values,
     a_script_ends_at_the_first_failure_with_its_code,
-    a_script_is_cut_where_the_parser_ends_statements,
-    a_script_that_is_no_python_runs_nothing,
+    script_is_split_at_statement_ends,
+    invalid_script_runs_nothing,
     a_script_of_many_lines_runs,
     a_script_passes_files,
     a_person_types_blocks_and_corrects_a_mistake,
-    an_empty_line_ends_what_an_else_may_follow,
-    a_hostile_guest_does_not_keep_a_person_in_the_prompt,
+    empty_line_ends_a_compound_statement,
+    hostile_guest_cannot_block_the_prompt,
     ctrl_c_interrupts_the_cell_and_keeps_the_session,
     a_tab_completes_names_of_the_session,
     a_hostile_completion_only_completes_names,
-    a_session_that_ends_is_followed_by_another,
+    ended_session_is_replaced,
     the_history_is_kept_for_the_user_alone,
 }
 
@@ -64,7 +64,7 @@ fn a_script_ends_at_the_first_failure_with_its_code() -> Result<(), Failed> {
     Ok(())
 }
 
-fn a_script_is_cut_where_the_parser_ends_statements() -> Result<(), Failed> {
+fn script_is_split_at_statement_ends() -> Result<(), Failed> {
     for (text, expected) in [
         ("if 0: y = 1\nelse: y = 2\ny\n", "2\n"),
         (
@@ -95,7 +95,7 @@ fn a_script_is_cut_where_the_parser_ends_statements() -> Result<(), Failed> {
     Ok(())
 }
 
-fn a_script_that_is_no_python_runs_nothing() -> Result<(), Failed> {
+fn invalid_script_runs_nothing() -> Result<(), Failed> {
     let (stdout, stderr, code) = script("%files\nprint(1)\n\nf(x y)\n", &[])?;
     assert_eq!((stdout.as_str(), code), ("", Some(1)));
     assert!(stderr.contains("File \"<stdin>\", line 4\n"), "{stderr}");
@@ -270,7 +270,7 @@ fn a_person_types_blocks_and_corrects_a_mistake() -> Result<(), Failed> {
     Ok(())
 }
 
-fn an_empty_line_ends_what_an_else_may_follow() -> Result<(), Failed> {
+fn empty_line_ends_a_compound_statement() -> Result<(), Failed> {
     let mut person = Person::start(&[])?;
     for line in ["if 0: y = 1", "else: y = 2"] {
         person.begins(line)?;
@@ -298,7 +298,7 @@ fn an_empty_line_ends_what_an_else_may_follow() -> Result<(), Failed> {
     Ok(())
 }
 
-fn a_hostile_guest_does_not_keep_a_person_in_the_prompt() -> Result<(), Failed> {
+fn hostile_guest_cannot_block_the_prompt() -> Result<(), Failed> {
     let mut person = Person::start(&[])?;
     for line in [
         "class Shell:",
@@ -399,7 +399,7 @@ fn a_hostile_completion_only_completes_names() -> Result<(), Failed> {
     Ok(())
 }
 
-fn a_session_that_ends_is_followed_by_another() -> Result<(), Failed> {
+fn ended_session_is_replaced() -> Result<(), Failed> {
     let mut person = Person::start(&[])?;
     person.types("y = 1; import os; os.kill(os.getpid(), 9)\r")?;
     person.see("this is another one")?;

@@ -19,15 +19,15 @@ use super::trials;
 
 trials! {
     a_stopped_command_stops_its_guest_and_the_clock,
-    a_stop_that_cannot_be_caught_is_not_counted,
-    a_stop_without_hold_of_the_guest_is_counted,
-    a_guest_that_continues_itself_stays_stopped,
-    a_guest_that_forks_without_end_stays_stopped,
-    a_parent_inside_vfork_goes_on_with_its_child,
+    time_under_sigstop_is_not_counted,
+    stop_that_cannot_freeze_the_guest_is_counted,
+    guest_that_sends_sigcont_stays_stopped,
+    forking_guest_stays_stopped,
+    parent_in_vfork_continues_with_its_child,
     a_process_that_the_guest_stopped_stays_stopped,
-    a_signal_of_the_guest_is_not_lost_by_a_stop,
+    guest_signals_survive_a_stop,
     a_stopped_command_can_be_interrupted,
-    a_batch_stops_and_goes_on,
+    batch_stops_and_continues,
 }
 
 const STOPPED: Duration = Duration::from_secs(1);
@@ -131,7 +131,7 @@ fn a_stopped_command_stops_its_guest_and_the_clock() -> Result<(), Failed> {
 }
 
 // After SIGSTOP, the guest continues, and its clock does not.
-fn a_stop_that_cannot_be_caught_is_not_counted() -> Result<(), Failed> {
+fn time_under_sigstop_is_not_counted() -> Result<(), Failed> {
     for (seconds, code) in [(2.5, 0), (60.0, 124)] {
         let guest = format!("{TICK}tick({seconds})");
         let limits = ["--set", "limits.wall=2s", "--set", "limits.output=10MiB"];
@@ -156,7 +156,7 @@ fn a_stop_that_cannot_be_caught_is_not_counted() -> Result<(), Failed> {
 }
 
 // A process of the guest is traced, so the command cannot freeze it: the guest and its clock continue.
-fn a_stop_without_hold_of_the_guest_is_counted() -> Result<(), Failed> {
+fn stop_that_cannot_freeze_the_guest_is_counted() -> Result<(), Failed> {
     let name = format!("held{}", std::process::id());
     let code = format!(
         "import ctypes, os, time\n\
@@ -183,10 +183,10 @@ fn a_stop_without_hold_of_the_guest_is_counted() -> Result<(), Failed> {
     sleep(2 * STOPPED);
     signal(&child, Signal::SIGCONT);
     let output = child.wait_with_output()?;
-    let said = String::from_utf8(output.stderr)?;
+    let message = String::from_utf8(output.stderr)?;
     assert!(
-        said.contains("goes on while the command is stopped"),
-        "{said}"
+        message.contains("goes on while the command is stopped"),
+        "{message}"
     );
     let outcome: serde_json::Value = serde_json::from_slice(&output.stdout)?;
     assert_eq!(outcome["status"], "timeout", "{outcome}");
@@ -206,7 +206,7 @@ fn process_of_name(name: &str) -> Option<Pid> {
 }
 
 // By a kernel timer, by a thread, and by other processes.
-fn a_guest_that_continues_itself_stays_stopped() -> Result<(), Failed> {
+fn guest_that_sends_sigcont_stays_stopped() -> Result<(), Failed> {
     let (code, others) = run_with_a_stop(
         "
 import ctypes, threading
@@ -236,7 +236,7 @@ tick(1.5)
 }
 
 // Each process starts the next one and ends, so that no process id stays for long.
-fn a_guest_that_forks_without_end_stays_stopped() -> Result<(), Failed> {
+fn forking_guest_stays_stopped() -> Result<(), Failed> {
     let (code, _) = run_with_a_stop(
         "
 if os.fork() == 0:
@@ -255,7 +255,7 @@ tick(1.5)
     Ok(())
 }
 
-fn a_parent_inside_vfork_goes_on_with_its_child() -> Result<(), Failed> {
+fn parent_in_vfork_continues_with_its_child() -> Result<(), Failed> {
     let (code, others) = run_with_a_stop(
         "
 import ctypes, threading
@@ -304,7 +304,7 @@ print('exit', os.waitpid(child, 0)[1] >> 8)
     Ok(())
 }
 
-fn a_signal_of_the_guest_is_not_lost_by_a_stop() -> Result<(), Failed> {
+fn guest_signals_survive_a_stop() -> Result<(), Failed> {
     let (code, others) = run_with_a_stop(
         "
 # The interpreter calls a handler once for signals that arrive together. Its wakeup descriptor gets a byte for each.
@@ -346,7 +346,7 @@ fn a_stopped_command_can_be_interrupted() -> Result<(), Failed> {
     Ok(())
 }
 
-fn a_batch_stops_and_goes_on() -> Result<(), Failed> {
+fn batch_stops_and_continues() -> Result<(), Failed> {
     let tasks = tempfile::NamedTempFile::new()?;
     let line = |id| {
         let task = json!({

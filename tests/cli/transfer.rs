@@ -12,12 +12,12 @@ use super::trials;
 
 trials! {
     files_are_copied_in_and_out,
-    a_file_with_holes_is_copied_out_whole,
-    what_is_no_file_is_not_copied_out,
-    a_guest_that_is_ended_replaces_no_result,
-    what_cannot_be_copied_is_refused_before_the_run,
-    what_a_guest_writes_belongs_to_the_owner_of_the_directory,
-    a_plan_lists_a_path_beneath_tmp_as_written,
+    sparse_file_is_copied_out,
+    non_regular_files_are_not_copied_out,
+    killed_guest_replaces_no_output_file,
+    invalid_transfers_are_rejected_before_the_run,
+    written_files_belong_to_the_directorys_owner,
+    plan_shows_paths_below_tmp_as_written,
 }
 
 fn run_in(directory: &Path, arguments: &[&str]) -> Result<Output, Failed> {
@@ -25,7 +25,7 @@ fn run_in(directory: &Path, arguments: &[&str]) -> Result<Output, Failed> {
     Ok(command.current_dir(directory).output()?)
 }
 
-fn said(output: &Output) -> String {
+fn stderr_of(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
@@ -50,7 +50,7 @@ fn files_are_copied_in_and_out() -> Result<(), Failed> {
         directory.path(),
         &[&["run"], &files[..], &["-c", code, name]].concat(),
     )?;
-    assert_eq!(said(&output), "");
+    assert_eq!(stderr_of(&output), "");
     assert_eq!(fs::read_to_string(inside("result.csv"))?, "a,b\nc,d\n");
     assert_eq!(fs::read_to_string(inside("sub/data.csv"))?, "a,b\n");
     let result = fs::metadata(inside("result.csv"))?;
@@ -70,20 +70,20 @@ fn files_are_copied_in_and_out() -> Result<(), Failed> {
         "copy",
     ];
     let output = run_in(directory.path(), &exec)?;
-    assert_eq!(said(&output), "");
+    assert_eq!(stderr_of(&output), "");
     assert_eq!(fs::read_to_string(inside("copy"))?, "a,b\n");
     Ok(())
 }
 
 // A sparse file may be larger than the work directory.
-fn a_file_with_holes_is_copied_out_whole() -> Result<(), Failed> {
+fn sparse_file_is_copied_out() -> Result<(), Failed> {
     let directory = tempfile::tempdir()?;
     let code = "with open('result', 'wb') as file: file.truncate(3 << 20); file.seek(-1, 2); file.write(b'x')";
     let small = "filesystem.work_size=1MiB";
     let run = ["run", "--set", small, "--out", "result", "-c", code];
     let output = run_in(directory.path(), &run)?;
     assert_eq!(
-        (output.status.code(), said(&output)),
+        (output.status.code(), stderr_of(&output)),
         (Some(0), String::new())
     );
     let result = fs::read(directory.path().join("result"))?;
@@ -91,7 +91,7 @@ fn a_file_with_holes_is_copied_out_whole() -> Result<(), Failed> {
     Ok(())
 }
 
-fn what_is_no_file_is_not_copied_out() -> Result<(), Failed> {
+fn non_regular_files_are_not_copied_out() -> Result<(), Failed> {
     let directory = tempfile::tempdir()?;
     for (act, what) in [
         (
@@ -105,17 +105,17 @@ fn what_is_no_file_is_not_copied_out() -> Result<(), Failed> {
         let output = run_in(directory.path(), &["run", "--out", "result", "-c", act])?;
         assert_eq!(output.status.code(), Some(1), "{act}");
         assert!(
-            said(&output).contains("the guest left no file to copy: `result` cannot be read"),
+            stderr_of(&output).contains("the guest left no file to copy: `result` cannot be read"),
             "{}",
-            said(&output)
+            stderr_of(&output)
         );
-        assert!(said(&output).contains(what), "{}", said(&output));
+        assert!(stderr_of(&output).contains(what), "{}", stderr_of(&output));
         assert!(!directory.path().join("result").exists(), "{act}");
     }
     Ok(())
 }
 
-fn a_guest_that_is_ended_replaces_no_result() -> Result<(), Failed> {
+fn killed_guest_replaces_no_output_file() -> Result<(), Failed> {
     let directory = tempfile::tempdir()?;
     let result = directory.path().join("result");
     fs::write(&result, "whole")?;
@@ -130,13 +130,13 @@ fn a_guest_that_is_ended_replaces_no_result() -> Result<(), Failed> {
         half,
     ];
     let output = run_in(directory.path(), &limited)?;
-    assert_eq!(output.status.code(), Some(124), "{}", said(&output));
+    assert_eq!(output.status.code(), Some(124), "{}", stderr_of(&output));
     assert_eq!(fs::read_to_string(&result)?, "whole");
     // If the guest itself fails, the missing file needs no further message; it may also have written one.
     let fails = "raise SystemExit(3)";
     let output = run_in(directory.path(), &["run", "--out", "none", "-c", fails])?;
     assert_eq!(
-        (output.status.code(), said(&output)),
+        (output.status.code(), stderr_of(&output)),
         (Some(3), String::new())
     );
     // A file that the guest leaves open is copied too.
@@ -147,7 +147,7 @@ fn a_guest_that_is_ended_replaces_no_result() -> Result<(), Failed> {
     Ok(())
 }
 
-fn what_cannot_be_copied_is_refused_before_the_run() -> Result<(), Failed> {
+fn invalid_transfers_are_rejected_before_the_run() -> Result<(), Failed> {
     let directory = tempfile::tempdir()?;
     let inside = |name: &str| directory.path().join(name);
     fs::write(inside("large"), vec![b'x'; 100_000])?;
@@ -177,19 +177,19 @@ fn what_cannot_be_copied_is_refused_before_the_run() -> Result<(), Failed> {
             output.status.code(),
             Some(2),
             "{arguments:?}: {}",
-            said(&output)
+            stderr_of(&output)
         );
         assert!(
-            said(&output).contains(why),
+            stderr_of(&output).contains(why),
             "{arguments:?}: {}",
-            said(&output)
+            stderr_of(&output)
         );
         assert_eq!(output.stdout, b"", "{arguments:?}");
     }
     Ok(())
 }
 
-fn a_plan_lists_a_path_beneath_tmp_as_written() -> Result<(), Failed> {
+fn plan_shows_paths_below_tmp_as_written() -> Result<(), Failed> {
     let directory = tempfile::tempdir_in("/tmp")?;
     fs::create_dir(directory.path().join("results"))?;
     fs::write(directory.path().join("data.csv"), "")?;
@@ -240,7 +240,7 @@ for directory in sys.argv[1:]:
 print('written')
 ";
 
-fn what_a_guest_writes_belongs_to_the_owner_of_the_directory() -> Result<(), Failed> {
+fn written_files_belong_to_the_directorys_owner() -> Result<(), Failed> {
     let directory = tempfile::tempdir()?;
     let names = ["of-the-caller", "of-another"].map(|name| directory.path().join(name));
     let is_root = nix::unistd::geteuid().is_root();
@@ -273,13 +273,17 @@ fn what_a_guest_writes_belongs_to_the_owner_of_the_directory() -> Result<(), Fai
         .collect();
     let output = run_in(directory.path(), &arguments)?;
     if is_root && !has_mapped_mounts(directory.path()) {
-        assert!(said(&output).contains("`--out`"), "{}", said(&output));
+        assert!(
+            stderr_of(&output).contains("`--out`"),
+            "{}",
+            stderr_of(&output)
+        );
         return Ok(());
     }
     assert_eq!(
         (
             String::from_utf8_lossy(&output.stdout).as_ref(),
-            said(&output)
+            stderr_of(&output)
         ),
         ("written\n", String::new())
     );

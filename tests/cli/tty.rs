@@ -13,18 +13,18 @@ use super::shell::Person;
 use super::trials;
 
 trials! {
-    a_shell_controls_its_jobs,
-    the_guest_s_terminal_is_its_own,
-    the_guest_s_terminal_has_the_size_of_the_caller_s,
-    a_script_asks_and_stops_in_a_debugger,
-    an_exception_is_shown_after_the_terminal,
-    a_terminal_is_restored_at_every_end,
-    a_stopped_command_gives_the_terminal_back,
-    what_a_guest_leaves_behind_is_undone,
+    shell_has_job_control,
+    guest_terminal_is_separate,
+    guest_terminal_has_the_callers_size,
+    script_reads_input_and_enters_the_debugger,
+    exception_is_shown_after_the_terminal_is_restored,
+    terminal_is_restored_at_every_exit,
+    stopped_command_restores_the_terminal,
+    terminal_modes_of_the_guest_are_reset,
     limits_hold_at_a_terminal,
     no_terminal_is_a_clear_error,
-    code_makes_pseudoterminals,
-    a_terminal_shows_what_was_refused,
+    code_can_open_pseudoterminals,
+    refusals_are_shown_on_a_terminal,
 }
 
 const SHELL: [&str; 6] = ["exec", "-t", "--", "sh", "-i", "-m"];
@@ -33,7 +33,7 @@ fn modes(person: &Person) -> Result<Termios, Failed> {
     Ok(tcgetattr(&person.terminal)?)
 }
 
-fn a_shell_controls_its_jobs() -> Result<(), Failed> {
+fn shell_has_job_control() -> Result<(), Failed> {
     let mut person = Person::with(&SHELL)?;
     person.see("$ ")?;
     // The job is in the foreground once it prints. It starts no program: a shell that a signal stops between `vfork`
@@ -55,7 +55,7 @@ fn a_shell_controls_its_jobs() -> Result<(), Failed> {
     Ok(())
 }
 
-fn the_guest_s_terminal_is_its_own() -> Result<(), Failed> {
+fn guest_terminal_is_separate() -> Result<(), Failed> {
     let mut person = Person::with(&SHELL)?;
     person.see("$ ")?;
     person.types("tty; echo $TERM\r")?;
@@ -65,7 +65,7 @@ fn the_guest_s_terminal_is_its_own() -> Result<(), Failed> {
     Ok(())
 }
 
-fn the_guest_s_terminal_has_the_size_of_the_caller_s() -> Result<(), Failed> {
+fn guest_terminal_has_the_callers_size() -> Result<(), Failed> {
     let code = "while :; do stty size; sleep 0.1; done";
     let resize = |person: &Person, rows: &str, columns: &str| -> Result<(), Failed> {
         let mut stty = Command::new("stty");
@@ -95,7 +95,7 @@ breakpoint()
 print(number)
 ";
 
-fn a_script_asks_and_stops_in_a_debugger() -> Result<(), Failed> {
+fn script_reads_input_and_enters_the_debugger() -> Result<(), Failed> {
     let directory = tempfile::tempdir()?;
     let script = directory.path().join("asks.py");
     fs::write(&script, ASKS)?;
@@ -112,7 +112,7 @@ fn a_script_asks_and_stops_in_a_debugger() -> Result<(), Failed> {
     Ok(())
 }
 
-fn an_exception_is_shown_after_the_terminal() -> Result<(), Failed> {
+fn exception_is_shown_after_the_terminal_is_restored() -> Result<(), Failed> {
     let code = "print('begun'); input(); raise ValueError('wrong')";
     let mut person = Person::with(&["run", "-t", "-c", code])?;
     let before = modes(&person)?;
@@ -133,7 +133,7 @@ fn an_exception_is_shown_after_the_terminal() -> Result<(), Failed> {
     Ok(())
 }
 
-fn a_terminal_is_restored_at_every_end() -> Result<(), Failed> {
+fn terminal_is_restored_at_every_exit() -> Result<(), Failed> {
     for (ended_by, code) in [
         (None, 137),
         (Some(Signal::SIGTERM), 130),
@@ -157,7 +157,7 @@ fn a_terminal_is_restored_at_every_end() -> Result<(), Failed> {
     Ok(())
 }
 
-fn a_stopped_command_gives_the_terminal_back() -> Result<(), Failed> {
+fn stopped_command_restores_the_terminal() -> Result<(), Failed> {
     // An interactive shell is the parent, because the kernel would not stop the command in an orphaned process group.
     let job = format!(
         "before=$(stty -g); {} {}; [ \"$before\" = \"$(stty -g)\" ] && echo same; fg",
@@ -181,7 +181,7 @@ fn a_stopped_command_gives_the_terminal_back() -> Result<(), Failed> {
     Ok(())
 }
 
-fn what_a_guest_leaves_behind_is_undone() -> Result<(), Failed> {
+fn terminal_modes_of_the_guest_are_reset() -> Result<(), Failed> {
     let code = r"printf 'a\033[?1000h\033]52;c;aGk=\007\033[6n\033]0;title\007z'";
     let mut person = Person::with(&["exec", "-t", "--", "sh", "-c", code])?;
     let seen = person.see("\x1b[0m")?;
@@ -206,10 +206,10 @@ fn limits_hold_at_a_terminal() -> Result<(), Failed> {
 fn no_terminal_is_a_clear_error() -> Result<(), Failed> {
     let output = sandfork(&["exec", "-t", "--", "true"]).output()?;
     assert_eq!(output.status.code(), Some(2));
-    let said = String::from_utf8(output.stderr)?;
+    let message = String::from_utf8(output.stderr)?;
     assert!(
-        said.contains("`-t` needs a terminal on stdin, and stdin is not one"),
-        "{said}"
+        message.contains("`-t` needs a terminal on stdin, and stdin is not one"),
+        "{message}"
     );
     let mut person = Person::with(&["exec", "-t", "-p", "strict", "--", "true"])?;
     person.see("the program cannot have a terminal")?;
@@ -218,7 +218,7 @@ fn no_terminal_is_a_clear_error() -> Result<(), Failed> {
 }
 
 // As a program that starts others on pseudoterminals.
-fn code_makes_pseudoterminals() -> Result<(), Failed> {
+fn code_can_open_pseudoterminals() -> Result<(), Failed> {
     let code = "import os, pty\n\
         made = [os.openpty() for _ in range(15)]\n\
         print(os.ttyname(made[14][1]), pty.spawn(['sh', '-c', 'tty; stty rows 5; stty size']))\n";
@@ -228,7 +228,7 @@ fn code_makes_pseudoterminals() -> Result<(), Failed> {
     Ok(())
 }
 
-fn a_terminal_shows_what_was_refused() -> Result<(), Failed> {
+fn refusals_are_shown_on_a_terminal() -> Result<(), Failed> {
     let setting = "--set filesystem.read=/etc/shadow";
     let mut person = Person::with(&["run", "-c", "open('/etc/shadow')"])?;
     person.see(setting)?;
@@ -236,10 +236,13 @@ fn a_terminal_shows_what_was_refused() -> Result<(), Failed> {
     // Escape sequences in a path of the guest do not reach the terminal.
     let code = "raise PermissionError(13, 'no', '/work/\\x1b[2J\\u202e')";
     let explained = sandfork(&["run", "--explain", "-c", code]).output()?;
-    let said = String::from_utf8(explained.stderr)?;
-    let said = said.lines().last().unwrap_or_default();
-    assert!(said.contains("the guest says it was refused"), "{said}");
-    assert!(!said.contains(['\x1b', '\u{202e}']), "{said:?}");
+    let message = String::from_utf8(explained.stderr)?;
+    let message = message.lines().last().unwrap_or_default();
+    assert!(
+        message.contains("the guest says it was refused"),
+        "{message}"
+    );
+    assert!(!message.contains(['\x1b', '\u{202e}']), "{message:?}");
     // A file receives only the guest's output.
     let unasked = sandfork(&["run", "-c", "open('/etc/shadow')"]).output()?;
     assert!(!String::from_utf8(unasked.stderr)?.contains("refused"));

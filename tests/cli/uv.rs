@@ -12,9 +12,9 @@ use super::environments::Scene;
 use super::trials;
 
 trials! {
-    it_chooses_what_pip_chooses,
-    both_follow_a_file_of_uv,
-    pip_does_what_uv_does_not,
+    uv_and_pip_choose_the_same,
+    uv_toml_applies_to_uv_and_pip,
+    pip_handles_what_uv_cannot,
     a_directory_of_wheels_needs_no_network,
     a_hostile_or_broken_index_leaves_nothing,
 }
@@ -56,7 +56,7 @@ fn made(command: &mut Command) -> Result<(String, String), Failed> {
     Ok((text("path"), text("resolver")))
 }
 
-fn it_chooses_what_pip_chooses() -> Result<(), Failed> {
+fn uv_and_pip_choose_the_same() -> Result<(), Failed> {
     let scene = scene()?;
     let apart = tempfile::tempdir_in("/var/tmp")?;
     let place = |name: &str| apart.path().join(name).display().to_string();
@@ -98,7 +98,7 @@ fn it_chooses_what_pip_chooses() -> Result<(), Failed> {
     Ok(())
 }
 
-fn both_follow_a_file_of_uv() -> Result<(), Failed> {
+fn uv_toml_applies_to_uv_and_pip() -> Result<(), Failed> {
     let scene = scene()?;
     let config = tempfile::tempdir_in("/var/tmp")?;
     fs::create_dir(config.path().join("uv"))?;
@@ -123,11 +123,11 @@ fn both_follow_a_file_of_uv() -> Result<(), Failed> {
     Ok(())
 }
 
-fn pip_does_what_uv_does_not() -> Result<(), Failed> {
+fn pip_handles_what_uv_cannot() -> Result<(), Failed> {
     let scene = scene()?;
     let (_, resolver) = made(&mut scene.command(&["env", "create", "--json", "one", "shapes"]))?;
     assert!(resolver.starts_with("uv 0."), "{resolver}");
-    let lock = scene.place().join("pylock.toml").display().to_string();
+    let lock = scene.data_dir().join("pylock.toml").display().to_string();
     scene.printed(&["env", "export", "one", "-o", &lock])?;
     for arguments in [
         &["two", "--lock", &lock][..],
@@ -139,10 +139,10 @@ fn pip_does_what_uv_does_not() -> Result<(), Failed> {
         assert_eq!(resolver, "pip", "{arguments:?}");
     }
     let mut named = scene.command(&["env", "create", "four", "shapes"]);
-    let said = named.env("SANDFORK_UV", "/bin/true").output()?.stderr;
-    let said = String::from_utf8(said)?;
-    let told = "sandfork: SANDFORK_UV names /bin/true, and it is no uv, and says ";
-    assert!(said.starts_with(told), "{said}");
+    let message = named.env("SANDFORK_UV", "/bin/true").output()?.stderr;
+    let message = String::from_utf8(message)?;
+    let expected = "sandfork: SANDFORK_UV names /bin/true, and it is no uv, and says ";
+    assert!(message.starts_with(expected), "{message}");
     Ok(())
 }
 
@@ -159,18 +159,18 @@ fn a_directory_of_wheels_needs_no_network() -> Result<(), Failed> {
     };
     let (_, resolver) = made(&mut create("offline", "shapes"))?;
     assert!(resolver.starts_with("uv 0."), "{resolver}");
-    let said = create("other", "shapes==2.0").output()?.stderr;
-    let said = String::from_utf8(said)?;
+    let message = create("other", "shapes==2.0").output()?.stderr;
+    let message = String::from_utf8(message)?;
     assert!(
-        said.contains("uv says: Because there is no version of shapes==2.0"),
-        "{said}"
+        message.contains("uv says: Because there is no version of shapes==2.0"),
+        "{message}"
     );
     Ok(())
 }
 
 fn a_hostile_or_broken_index_leaves_nothing() -> Result<(), Failed> {
     let scene = scene()?;
-    for (package, told) in [
+    for (package, expected) in [
         (
             "tampered",
             "tampered-1.0-py3-none-any.whl has not the locked hash: sha256 is ",
@@ -204,19 +204,19 @@ fn a_hostile_or_broken_index_leaves_nothing() -> Result<(), Failed> {
             "uv says: Because there is no version of shapes==9",
         ),
     ] {
-        let said = scene.refused(&["env", "create", "hostile", "colours", package])?;
-        assert!(said.contains(told), "{package}: {said}");
-        assert_eq!(said.lines().count(), 1, "{said}");
-        assert_eq!(scene.kept(), [0, 0, 0], "{package}");
+        let message = scene.refused(&["env", "create", "hostile", "colours", package])?;
+        assert!(message.contains(expected), "{package}: {message}");
+        assert_eq!(message.lines().count(), 1, "{message}");
+        assert_eq!(scene.counts(), [0, 0, 0], "{package}");
     }
-    for (path, told) in [
+    for (path, expected) in [
         ("nonsense/simple", "uv says: Unsupported `Content-Type`"),
         ("secret/simple", "401 Unauthorized"),
     ] {
         let url = format!("http://127.0.0.1:{}/{path}", scene.port());
-        let said = scene.refused(&["env", "create", "broken", "shapes", "--index-url", &url])?;
-        assert!(said.contains(told), "{path}: {said}");
+        let message = scene.refused(&["env", "create", "broken", "shapes", "--index-url", &url])?;
+        assert!(message.contains(expected), "{path}: {message}");
     }
-    assert_eq!(scene.kept(), [0, 0, 0]);
+    assert_eq!(scene.counts(), [0, 0, 0]);
     Ok(())
 }

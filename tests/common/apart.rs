@@ -26,6 +26,6 @@ pub fn have_own_mounts() -> bool {
         return false;
     }
     let private = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
-    mount(NONE, "/", NONE, private, NONE).expect("who makes a namespace may");
+    mount(NONE, "/", NONE, private, NONE).expect("the owner of a mount namespace may mount");
     true
 }

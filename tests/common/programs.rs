@@ -17,9 +17,11 @@ pub fn install(path: &Path, mode: u32, text: &str) {
         .stdin(Stdio::piped())
         .spawn()
         .expect("install, of coreutils");
-    let mut stdin = install.stdin.take().expect("it is a pipe");
-    stdin.write_all(text.as_bytes()).expect("it reads");
+    let mut stdin = install.stdin.take().expect("the stream is piped");
+    stdin
+        .write_all(text.as_bytes())
+        .expect("the program reads its stdin");
     drop(stdin);
-    let ended = install.wait().expect("it is our child");
+    let ended = install.wait().expect("the child has not been reaped");
     assert!(ended.success(), "{} cannot be written", path.display());
 }

@@ -23,7 +23,7 @@ pub fn child_events() -> SignalFd {
     sigchld.add(Signal::SIGCHLD);
     sigchld.thread_block().expect("a signal can be blocked");
     let flags = SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC;
-    SignalFd::with_flags(&sigchld, flags).expect("a descriptor is left")
+    SignalFd::with_flags(&sigchld, flags).expect("a descriptor is available")
 }
 
 /// Attaches to a single-threaded process. Everything that it forks is traced from its creation, which no later loss of
@@ -36,7 +36,7 @@ pub fn seize(pid: Pid) {
         | Options::PTRACE_O_TRACEEXEC
         | Options::PTRACE_O_EXITKILL;
     ptrace::seize(pid, options).expect("a child may be traced (ptrace(2))");
-    ptrace::interrupt(pid).expect("it is traced");
+    ptrace::interrupt(pid).expect("the process is traced");
 }
 
 /// Returns the next pending status change of a process that this thread traces, if any.
@@ -67,7 +67,7 @@ pub fn before_call(pid: Pid) -> Option<libc::user_regs_struct> {
 pub fn born(parent: Pid) -> Option<Pid> {
     let child = ptrace::getevent(parent).ok()?;
     Some(Pid::from_raw(
-        i32::try_from(child).expect("it is a process number"),
+        i32::try_from(child).expect("a valid process id"),
     ))
 }
 
@@ -93,7 +93,7 @@ cfg_if::cfg_if! {
         }
 
         /// Sets the return value of a call that was made or skipped.
-        pub fn give_back(pid: Pid, value: i64) {
+        pub fn set_return_value(pid: Pid, value: i64) {
             if let Ok(mut registers) = ptrace::getregs(pid) {
                 registers.rax = value.cast_unsigned();
                 _ = ptrace::setregs(pid, registers);
@@ -108,13 +108,13 @@ cfg_if::cfg_if! {
 }
 
 /// Reads more of a program's output and returns its next line, if that is complete.
-pub fn next_line(stdout: &mut ChildStdout, heard: &mut Vec<u8>) -> Option<String> {
+pub fn next_line(stdout: &mut ChildStdout, unread: &mut Vec<u8>) -> Option<String> {
     let mut chunk = [0; 4096];
     while let Ok(length @ 1..) = stdout.read(&mut chunk) {
-        heard.extend_from_slice(&chunk[..length]);
+        unread.extend_from_slice(&chunk[..length]);
     }
-    let end = heard.iter().position(|byte| *byte == b'\n')?;
-    let line: Vec<u8> = heard.drain(..=end).collect();
+    let end = unread.iter().position(|byte| *byte == b'\n')?;
+    let line: Vec<u8> = unread.drain(..=end).collect();
     Some(String::from_utf8_lossy(&line[..end]).into_owned())
 }
 

@@ -89,7 +89,7 @@ pub fn measure(guests: usize) -> Result<Report, Error> {
             samples.push(end.beyond);
             all.push(end.beyond);
         }
-        let times = Times::of(&samples).expect("there was one");
+        let times = Times::of(&samples).expect("at least one sample");
         eprintln!("{}: {times:?}, {ready} ready", guest.name);
         kinds.push(Kind {
             name: guest.name,
@@ -101,7 +101,7 @@ pub fn measure(guests: usize) -> Result<Report, Error> {
     Ok(Report {
         level: sandbox.plan().level.to_string(),
         kinds,
-        all: Times::of(&all).expect("there was one"),
+        all: Times::of(&all).expect("at least one sample"),
         wrong,
     })
 }
@@ -150,7 +150,7 @@ fn end(sandbox: &Arc<Sandbox>, guest: Guest) -> Result<End, Error> {
                 ..
             } = outcome.usage().phases;
             let had = place + fork + jail + verify + guest.limit;
-            Ok(seen(&outcome, took.saturating_sub(had), survivors))
+            Ok(end_of(&outcome, took.saturating_sub(had), survivors))
         }
         Held::Cell => {
             let mut session = sandbox.session()?;
@@ -161,12 +161,16 @@ fn end(sandbox: &Arc<Sandbox>, guest: Guest) -> Result<End, Error> {
                 SessionState::Ended => (guest.limit + GRACE, survivors()),
                 SessionState::Live => (guest.limit, Vec::new()),
             };
-            Ok(seen(report.outcome(), took.saturating_sub(had), survivors))
+            Ok(end_of(
+                report.outcome(),
+                took.saturating_sub(had),
+                survivors,
+            ))
         }
     }
 }
 
-fn seen(outcome: &Outcome, beyond: Duration, survivors: Vec<Process>) -> End {
+fn end_of(outcome: &Outcome, beyond: Duration, survivors: Vec<Process>) -> End {
     End {
         status: outcome.status(),
         was_ready: outcome.stdout() == "on\n",
@@ -193,7 +197,7 @@ fn build(more: &[&str]) -> Result<Arc<Sandbox>, Error> {
     let sets = LIMITS.iter().chain(more).map(|set| set.parse());
     let sets: Result<Vec<Override>, _> = sets.collect();
     let policy = sets.and_then(|sets| Policy::load("standard", &sets, &FileSystem));
-    let policy = policy.expect("it is built in, and the limits are right");
+    let policy = policy.expect("a valid built-in policy");
     let sandbox = Sandbox::builder().policy(policy).ready(0).build()?;
     // The first run does what later runs need no more, which is not part of an end.
     sandbox.run("pass")?;

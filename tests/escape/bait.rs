@@ -40,8 +40,8 @@ impl Bait {
         output
             .read_line(&mut line)
             .map_err(|error| format!("bait: {error}"))?;
-        let variables: BTreeMap<String, String> =
-            serde_json::from_str(&line).map_err(|error| format!("bait said {line:?}: {error}"))?;
+        let variables: BTreeMap<String, String> = serde_json::from_str(&line)
+            .map_err(|error| format!("bait printed {line:?}: {error}"))?;
         let inherited = leak(&directory).map_err(|error| format!("bait: {error}"))?;
         Ok(Self {
             variables,

@@ -84,9 +84,9 @@ pub fn capture(mut command: Command, stdin: &str) -> Result<Captured, String> {
     }
     let status = child.wait().map_err(describe)?;
     if overstayed {
-        let heard = format!("stdout {:?}, stderr {:?}", captured.0, captured.1);
+        let streams = format!("stdout {:?}, stderr {:?}", captured.0, captured.1);
         return Err(format!(
-            "still running or heard after {PATIENCE:?}: {heard}"
+            "still running or holding a stream open after {PATIENCE:?}: {streams}"
         ));
     }
     Ok(Captured {

@@ -63,23 +63,23 @@ fn run(world: &World, probe: &Probe, user: User) -> Result<(), String> {
     let party = world.party(user).ok_or("its open control needs root")?;
     let alone = probe.header.schedule == Schedule::Alone;
     let mut left = if alone { MEASUREMENTS } else { 1 };
-    let heard = loop {
+    let printed = loop {
         if alone {
             // Even a busy machine may have two idle CPUs for a moment.
             quiet::wait();
         }
-        let heard = output(world, probe, party)?;
-        if escapes(&heard).next().is_some() {
+        let printed = output(world, probe, party)?;
+        if escapes(&printed).next().is_some() {
             return Ok(());
         }
         left -= 1;
         if left == 0 {
-            break heard;
+            break printed;
         }
     };
     Err(format!(
         "the attempt fails without a sandbox, so it proves nothing: {}",
-        heard.trim()
+        printed.trim()
     ))
 }
 

@@ -27,7 +27,7 @@ pub enum Skip {
 }
 
 impl Doctor {
-    pub fn ask(account: &Account, sandfork: &Path) -> Self {
+    pub fn query(account: &Account, sandfork: &Path) -> Self {
         let arguments: [PathBuf; 3] = [sandfork.into(), "doctor".into(), "--json".into()];
         let answer = capture(account.command(Launch::Plain, &arguments), "");
         // Without a report, no test is skipped.

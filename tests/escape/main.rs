@@ -57,7 +57,7 @@ struct Shared {
 
 fn main() -> ExitCode {
     let mut own = std::env::args_os().skip(1).peekable();
-    if own.peek().is_some_and(one_sandbox::is_asked_for) {
+    if own.peek().is_some_and(one_sandbox::is_selected) {
         return one_sandbox::main(own);
     }
     let mut arguments = Arguments::from_args();
@@ -103,10 +103,10 @@ fn trials(probes: Vec<Probe>, shared: &Arc<Shared>) -> Vec<Trial> {
             for policy in &probe.header.policies {
                 trials.push(sandboxed_trial(&probe, policy, user, Place::Worker, shared));
             }
-            if probe.is_tried_in_copies(COPIED) {
+            if probe.runs_in_copies(COPIED) {
                 trials.push(sandboxed_trial(&probe, COPIED, user, Place::Copy, shared));
             }
-            if probe.is_tried_as_program(COPIED) {
+            if probe.runs_as_program(COPIED) {
                 trials.push(sandboxed_trial(
                     &probe,
                     COPIED,

@@ -25,7 +25,7 @@ pub const AS_A_PROGRAM: &str = "--as-a-program";
 pub const PREVIOUS: &str = "@PREV@";
 
 /// Returns whether the first argument selects one of these modes.
-pub fn is_asked_for(argument: &OsString) -> bool {
+pub fn is_selected(argument: &OsString) -> bool {
     [IN_ONE_SANDBOX, AS_TWO_TENANTS, IN_A_COPY, AS_A_PROGRAM]
         .iter()
         .any(|how| argument == how)
@@ -78,8 +78,10 @@ fn run(mut arguments: impl Iterator<Item = OsString>) -> Result<(), Box<dyn std:
     for (number, program) in programs.iter().enumerate() {
         let source = fs::read_to_string(Path::new(&program))?.replace(PREVIOUS, &previous);
         previous = match &mut first {
-            Some(session) if number != 1 => told(session.run(Cell::new(source))?.outcome())?,
-            _ => told(&sandbox.run(Request::python(source))?)?,
+            Some(session) if number != 1 => {
+                print_outcome(session.run(Cell::new(source))?.outcome())?
+            }
+            _ => print_outcome(&sandbox.run(Request::python(source))?)?,
         };
     }
     Ok(())
@@ -91,7 +93,7 @@ fn in_a_copy(sandbox: &Arc<Sandbox>, source: String) -> Result<(), Box<dyn std::
     session.run("import json, socket; loaded = list(range(10_000)); open('made', 'w').close()")?;
     let snapshot = session.snapshot()?;
     let mut forked = snapshot.fork()?;
-    told(forked.run(Cell::new(source.clone()))?.outcome())?;
+    print_outcome(forked.run(Cell::new(source.clone()))?.outcome())?;
     drop(forked);
     session.rollback(&snapshot)?;
     match session.pause() {
@@ -99,7 +101,7 @@ fn in_a_copy(sandbox: &Arc<Sandbox>, source: String) -> Result<(), Box<dyn std::
         Err(error) if error.to_string().contains("on a disk in none of") => {}
         paused => paused?,
     }
-    told(session.run(Cell::new(source))?.outcome())?;
+    print_outcome(session.run(Cell::new(source))?.outcome())?;
     Ok(())
 }
 
@@ -132,7 +134,7 @@ fn as_a_program(sandbox: &Arc<Sandbox>, source: String) -> Result<(), Box<dyn st
 }
 
 /// Prints an outcome and returns the `VALUE` that the program left for the next one.
-fn told(outcome: &Outcome) -> serde_json::Result<String> {
+fn print_outcome(outcome: &Outcome) -> serde_json::Result<String> {
     println!("{}", serde_json::to_string(outcome)?);
     Ok(value_of(&outcome.stdout()))
 }

@@ -225,7 +225,7 @@ fn every_policy() -> Vec<String> {
 impl Probe {
     /// Returns whether the attempt also runs in copies of sessions under this policy. Attempts of the class `resources`
     /// do not: they take long and meet the same limits in every worker.
-    pub fn is_tried_in_copies(&self, policy: &str) -> bool {
+    pub fn runs_in_copies(&self, policy: &str) -> bool {
         self.is_one_attempt(policy) && self.class != "resources"
     }
 
@@ -241,7 +241,7 @@ impl Probe {
 
     /// Returns whether the attempt also runs as a program of a session under this policy. Attempts on the cells'
     /// interpreter are meaningless in a program.
-    pub fn is_tried_as_program(&self, policy: &str) -> bool {
+    pub fn runs_as_program(&self, policy: &str) -> bool {
         let is_any_process = !matches!(
             self.header.open_mode,
             OpenMode::Zygote | OpenMode::ZygoteTwins | OpenMode::Inproc | OpenMode::Tools
@@ -254,11 +254,8 @@ impl Probe {
             .any(|set| set.starts_with("python.preload="));
         let is_sample = AS_A_PROGRAM.contains(&self.header.id.as_str());
         // A program has no CPU limit of its own, and it shares the memory and CPUs of its session.
-        let is_asked_for = std::env::var_os(AS_PROGRAMS).is_some() && self.class != "resources";
-        is_any_process
-            && !is_preloaded
-            && (is_asked_for || is_sample)
-            && self.is_one_attempt(policy)
+        let is_selected = std::env::var_os(AS_PROGRAMS).is_some() && self.class != "resources";
+        is_any_process && !is_preloaded && (is_selected || is_sample) && self.is_one_attempt(policy)
     }
 
     fn parse(class: &str, name: &str, source: String) -> Result<Self, String> {

@@ -55,7 +55,7 @@ struct Enforced {
 /// The outcome of one run, and the launcher's stderr.
 struct Run {
     outcome: Outcome,
-    said: String,
+    stderr: String,
 }
 
 /// The kind of worker that runs the attempt.
@@ -92,9 +92,9 @@ pub fn run(
         Through::OneSandbox => attempt.in_one_sandbox(IN_ONE_SANDBOX)?,
         Through::TwoTenants => attempt.in_one_sandbox(AS_TWO_TENANTS)?,
     };
-    for Run { outcome, said } in &runs {
+    for Run { outcome, stderr } in &runs {
         // Includes what the launcher itself let through to its own streams.
-        let output = format!("{}\n{}\n{said}", outcome.stdout, outcome.stderr);
+        let output = format!("{}\n{}\n{stderr}", outcome.stdout, outcome.stderr);
         let observed = Observed {
             status: &outcome.status,
             output: &output,
@@ -130,7 +130,7 @@ impl Attempt<'_> {
             let outcome = parse(&captured.stdout, &captured)?;
             runs.push(Run {
                 outcome,
-                said: captured.stderr,
+                stderr: captured.stderr,
             });
         }
         Ok(runs)
@@ -162,7 +162,7 @@ impl Attempt<'_> {
         let run = |line| {
             Ok(Run {
                 outcome: parse(line, &captured)?,
-                said: captured.stderr.clone(),
+                stderr: captured.stderr.clone(),
             })
         };
         lines.into_iter().map(run).collect()
@@ -245,9 +245,9 @@ pub fn parse(json: &str, captured: &Captured) -> Result<Outcome, String> {
 }
 
 fn no_outcome(cause: &str, captured: &Captured) -> String {
-    let said = captured.stderr.trim();
+    let stderr = captured.stderr.trim();
     format!(
-        "no outcome, exit code {}: {cause}: {said:?}",
+        "no outcome, exit code {}: {cause}: {stderr:?}",
         captured.code()
     )
 }

@@ -96,7 +96,7 @@ impl World {
         for user in User::all() {
             let account = Account::new(user, path)?;
             let bait = Bait::start(&account, path, path)?;
-            let doctor = Doctor::ask(&account, &sandfork);
+            let doctor = Doctor::query(&account, &sandfork);
             parties.push(Party {
                 account,
                 bait,

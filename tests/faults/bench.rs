@@ -15,7 +15,7 @@ use crate::family::{Call, Role};
 use crate::fault::Fault;
 use crate::setting::Setting;
 use crate::sound::{Sound, beneath, children, descriptors, entries, mounts};
-use crate::subject::{self, Went};
+use crate::subject::{self, Reply};
 use crate::tracer::{Answer, Tracer, Watch};
 
 /// How long ended processes may take to be reaped on a busy host.
@@ -36,11 +36,11 @@ pub struct Bench {
 impl Bench {
     /// Starts a supervisor and records the sound reference.
     pub fn new(setting: Setting) -> Self {
-        let policy = Policy::load("standard", &[], &FileSystem).expect("it is built in");
+        let policy = Policy::load("standard", &[], &FileSystem).expect("a valid built-in policy");
         let host = host::probe(setting.interpreter(), &needs(&policy));
         let host = host.expect("there is an interpreter");
-        let temporary = tempfile::tempdir().expect("a directory can be made");
-        setting.give(temporary.path());
+        let temporary = tempfile::tempdir().expect("the directory is created");
+        setting.grant(temporary.path());
         let mut bench = Self {
             tracer: start(setting, &temporary, &host),
             setting,
@@ -51,12 +51,15 @@ impl Bench {
         bench.build();
         // The first run creates what a process keeps for all its runs.
         bench.ask("run");
-        let posture = bench.ask("run").went;
-        let session = bench.ask("session").went;
+        let posture = bench.ask("run").reply;
+        let session = bench.ask("session").reply;
         // The posture guest reads files that exist only with namespaces.
         let has_posture = setting.shape() != Shape::Reapers;
-        assert!(Went::is_ok(posture.as_ref()) || !has_posture, "{posture:?}");
-        assert!(Went::is_ok(session.as_ref()), "{session:?}");
+        assert!(
+            Reply::is_ok(posture.as_ref()) || !has_posture,
+            "{posture:?}"
+        );
+        assert!(Reply::is_ok(session.as_ref()), "{session:?}");
         bench.rest();
         bench.sound = Sound {
             posture,
@@ -81,7 +84,7 @@ impl Bench {
         self.tracer.end();
         self.tracer = start(self.setting, &self.temporary, &self.host);
         let built = self.ask("build");
-        assert_eq!(built.went, Some(Went::Well));
+        assert_eq!(built.reply, Some(Reply::Done));
         let left = self.cgroups_of(before);
         // The first run creates what a process keeps for all its runs.
         self.ask("plain");
@@ -94,39 +97,39 @@ impl Bench {
 
     /// Builds a sandbox without a fault.
     pub fn build(&mut self) {
-        let went = self.ask("build").went;
-        assert_eq!(went, Some(Went::Well));
+        let reply = self.ask("build").reply;
+        assert_eq!(reply, Some(Reply::Done));
     }
 
     /// Executes a command.
-    pub fn ask(&mut self, command: &str) -> Told {
-        Told::from(self.tracer.ask(command, Watch::None))
+    pub fn ask(&mut self, command: &str) -> CommandReport {
+        CommandReport::from(self.tracer.ask(command, Watch::None))
     }
 
     /// Executes a command with a fault.
-    pub fn ask_with(&mut self, command: &str, fault: Fault) -> Told {
-        Told::from(self.tracer.ask(command, Watch::Until(fault)))
+    pub fn ask_with(&mut self, command: &str, fault: Fault) -> CommandReport {
+        CommandReport::from(self.tracer.ask(command, Watch::Until(fault)))
     }
 
     /// Builds a sandbox again after one was refused or its zygote was given up.
     pub fn ready(&mut self) {
         self.build();
-        let went = self.ask("plain").went;
-        assert!(Went::is_plain(went.as_ref()), "{went:?}");
+        let reply = self.ask("plain").reply;
+        assert!(Reply::is_plain(reply.as_ref()), "{reply:?}");
         self.settled();
     }
 
     /// Ends what a command would have to end first, so that its calls are reproducible.
     pub fn before(&mut self, command: &str) {
         if command == "build" {
-            assert_eq!(self.ask("drop").went, Some(Went::Well));
+            assert_eq!(self.ask("drop").reply, Some(Reply::Done));
         }
     }
 
     /// Records the calls that processes of a role make during a command.
     pub fn record(&mut self, command: &str, role: Role) -> Vec<Call> {
         self.before(command);
-        Told::from(self.tracer.ask(command, Watch::Calls(role))).calls
+        CommandReport::from(self.tracer.ask(command, Watch::Calls(role))).calls
     }
 
     /// Returns the sound reference.
@@ -240,9 +243,9 @@ impl Bench {
 
 /// The parsed result of a command.
 #[derive(Debug)]
-pub struct Told {
+pub struct CommandReport {
     /// `None` when the supervisor ended.
-    pub went: Option<Went>,
+    pub reply: Option<Reply>,
     pub fired: Option<Call>,
     /// The killed process, if any.
     pub struck: Option<Pid>,
@@ -250,11 +253,11 @@ pub struct Told {
     pub took: Duration,
 }
 
-impl From<Answer> for Told {
+impl From<Answer> for CommandReport {
     fn from(answer: Answer) -> Self {
-        let read = |line: String| serde_json::from_str(&line).expect("it is an answer");
+        let read = |line: String| serde_json::from_str(&line).expect("a valid reply");
         Self {
-            went: answer.line.map(read),
+            reply: answer.line.map(read),
             fired: answer.fired,
             struck: answer.struck,
             calls: answer.calls,
@@ -271,6 +274,6 @@ fn start(setting: Setting, temporary: &TempDir, host: &Host) -> Tracer {
     );
     let require = format!("assurance.require={}", setting.level(host));
     let mut command = setting.command();
-    subject::tell(&mut command, temporary.path(), &[&interpreter, &require]);
+    subject::prepare(&mut command, temporary.path(), &[&interpreter, &require]);
     Tracer::start(&mut command, setting.shape())
 }

@@ -7,7 +7,7 @@ use crate::fault::{Act, Fault};
 use crate::found::Found;
 use crate::scale::Scale;
 use crate::set_up;
-use crate::subject::Went;
+use crate::subject::Reply;
 
 /// The roles whose calls fail: the session's thread makes the copy, and the worker restores the state.
 pub const ROLES: [Role; 2] = [Role::Attendant, Role::Worker];
@@ -30,23 +30,23 @@ pub fn fail_in_turn(bench: &mut Bench, role: Role, scale: Scale, found: &mut Fou
 }
 
 fn put(bench: &mut Bench, call: &Call, act: Act, found: &mut Found) {
-    assert_eq!(bench.ask("open other").went, Some(Went::Well));
-    let told = bench.ask_with("copies", Fault::at(call, act));
+    assert_eq!(bench.ask("open other").reply, Some(Reply::Done));
+    let report = bench.ask_with("copies", Fault::at(call, act));
     let mut wrong = Vec::new();
-    if let Some(fired) = told.fired {
+    if let Some(fired) = report.fired {
         found.points += 1;
-        match &told.went {
-            went if Went::is_plain(went.as_ref()) => found.sound += 1,
-            Some(Went::Refused { says, .. }) if !says.is_empty() => {
+        match &report.reply {
+            reply if Reply::is_plain(reply.as_ref()) => found.sound += 1,
+            Some(Reply::Refused { says, .. }) if !says.is_empty() => {
                 found.refused += 1;
-                found.said(says);
+                found.record_message(says);
             }
             // The guest's own code saw the error.
-            Some(Went::Ran { status, .. }) if status != "ok" => {
+            Some(Reply::Ran { status, .. }) if status != "ok" => {
                 found.refused += 1;
-                found.said(status);
+                found.record_message(status);
             }
-            went => wrong.push(format!("it was told {went:?}")),
+            reply => wrong.push(format!("the caller got {reply:?}")),
         }
         let place = format!("{fired} {act}");
         wrong = wrong
@@ -54,13 +54,13 @@ fn put(bench: &mut Bench, call: &Call, act: Act, found: &mut Found) {
             .map(|how| format!("{place}: {how}"))
             .collect();
     }
-    let other = bench.ask("ask other").went;
-    if !Went::is_plain(other.as_ref()) {
-        wrong.push(format!("{call} {act}: another session was told {other:?}"));
+    let other = bench.ask("ask other").reply;
+    if !Reply::is_plain(other.as_ref()) {
+        wrong.push(format!("{call} {act}: another session got {other:?}"));
     }
     bench.ask("close other");
-    let next = bench.ask("plain").went;
-    if !Went::is_plain(next.as_ref()) {
+    let next = bench.ask("plain").reply;
+    if !Reply::is_plain(next.as_ref()) {
         wrong.push(format!("{call} {act}: the next run: {next:?}"));
         bench.build();
     }
@@ -68,6 +68,6 @@ fn put(bench: &mut Bench, call: &Call, act: Act, found: &mut Found) {
         wrong.push(format!("{call} {act}: leaves {left}"));
     }
     for how in wrong {
-        found.is_wrong(how);
+        found.record_wrong(how);
     }
 }

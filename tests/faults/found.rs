@@ -38,25 +38,25 @@ pub struct Found {
 }
 
 impl Found {
-    pub fn is_wrong(&mut self, how: String) {
+    pub fn record_wrong(&mut self, how: String) {
         eprintln!("{how}");
         self.wrong.push(how);
     }
 
     /// Records that everything was gone after this time.
-    pub fn is_gone(&mut self, after: Duration) {
+    pub fn record_gone(&mut self, after: Duration) {
         self.gone = self.gone.max(after);
         self.late += usize::from(after > PROMISED);
     }
 
     /// Records that the next run or the next sandbox took this time.
-    pub fn goes_on(&mut self, after: Duration) {
+    pub fn record_next(&mut self, after: Duration) {
         self.next = self.next.max(after);
         self.late += usize::from(after > PROMISED);
     }
 
     /// Records an error or a status.
-    pub fn said(&mut self, says: &str) {
+    pub fn record_message(&mut self, says: &str) {
         // Numbers vary from run to run.
         let says = says.replace(|digit: char| digit.is_ascii_digit(), "");
         *self.says.entry(says).or_default() += 1;
@@ -76,12 +76,12 @@ impl Found {
         let Some(path) = env::var_os(VARIABLE) else {
             return;
         };
-        let mut line = serde_json::to_vec(self).expect("it is JSON");
+        let mut line = serde_json::to_vec(self).expect("valid JSON");
         line.push(b'\n');
         // Several processes append to the file, one line at a time.
         let file = OpenOptions::new().append(true).create(true).open(path);
         let written = file.and_then(|mut file| file.write_all(&line));
-        written.expect("what was found can be written down");
+        written.expect("the results can be written");
     }
 }
 

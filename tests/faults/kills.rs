@@ -5,12 +5,12 @@
 
 use std::time::{Duration, Instant};
 
-use crate::bench::{Bench, Told};
+use crate::bench::{Bench, CommandReport};
 use crate::family::Role;
 use crate::fault::Fault;
 use crate::found::Found;
 use crate::setting::Setting;
-use crate::subject::Went;
+use crate::subject::Reply;
 use crate::tracer::Tracer;
 
 /// The victim, and the role whose system calls set the moment: some victims make hardly any calls.
@@ -97,11 +97,11 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub fn strike(bench: &mut Bench, kill: Kill, nth: usize, found: &mut Found) {
     bench.before(kill.command);
     if kill.is_in_sandbox() {
-        assert_eq!(bench.ask("open other").went, Some(Went::Well));
+        assert_eq!(bench.ask("open other").reply, Some(Reply::Done));
     }
     let fault = Fault::kill(kill.victim, kill.clock, nth);
-    let told = bench.ask_with(kill.command, fault);
-    let (Some(fired), Some(victim)) = (told.fired, told.struck) else {
+    let report = bench.ask_with(kill.command, fault);
+    let (Some(fired), Some(victim)) = (report.fired, report.struck) else {
         // There were fewer calls this time, or the process to kill did not exist.
         bench.ask("close other");
         return bench.ready();
@@ -109,15 +109,15 @@ pub fn strike(bench: &mut Bench, kill: Kill, nth: usize, found: &mut Found) {
     found.points += 1;
     let place = format!("{} killed in `{}` at {fired}", kill.victim, kill.command);
     let mut wrong = Vec::new();
-    wrong.extend(judge(bench, kill, &told));
-    match &told.went {
-        Some(Went::Refused { says, .. }) => {
+    wrong.extend(judge(bench, kill, &report));
+    match &report.reply {
+        Some(Reply::Refused { says, .. }) => {
             found.refused += 1;
-            found.said(says);
+            found.record_message(says);
         }
-        Some(Went::Ran { status, .. }) if status != "ok" => {
+        Some(Reply::Ran { status, .. }) if status != "ok" => {
             found.refused += 1;
-            found.said(status);
+            found.record_message(status);
         }
         Some(_) => found.sound += 1,
         None => {}
@@ -125,87 +125,92 @@ pub fn strike(bench: &mut Bench, kill: Kill, nth: usize, found: &mut Found) {
     // A killed process exists until it is scheduled and ends.
     let ended = |tracer: &Tracer| !tracer.has(victim);
     match bench.tracer.until(PATIENCE, ended) {
-        Some(took) => found.is_gone(took),
+        Some(took) => found.record_gone(took),
         None => wrong.push("the victim is left".to_owned()),
     }
     if kill.victim == Role::Supervisor {
         wrong.extend(after_supervisor(bench, found));
     } else {
-        wrong.extend(after_another(bench, kill, &told, found));
+        wrong.extend(after_another(bench, kill, &report, found));
     }
     for how in wrong {
-        found.is_wrong(format!("{place}: {how}"));
+        found.record_wrong(format!("{place}: {how}"));
     }
 }
 
 /// Returns what is wrong with the result of the command, if anything.
-fn judge(bench: &Bench, kill: Kill, told: &Told) -> Option<String> {
+fn judge(bench: &Bench, kill: Kill, report: &CommandReport) -> Option<String> {
     let is_supervisor = kill.victim == Role::Supervisor;
     let of_worker = matches!(kill.victim, Role::Worker | Role::WorkerInit);
     let sound = match kill.command {
         "run" => &bench.sound().posture,
         "session" => &bench.sound().session,
-        _ => &Some(Went::Well),
+        _ => &Some(Reply::Done),
     };
-    match &told.went {
+    match &report.reply {
         None if is_supervisor => None,
         // The command finished before the kill.
-        went if went == sound => None,
-        went if kill.command == "copies" && Went::is_plain(went.as_ref()) => None,
-        Some(Went::Refused { says, .. }) if !is_supervisor && !says.is_empty() => None,
-        Some(Went::Ran { status, .. }) if of_worker && status == "signal" => None,
-        went => Some(format!("it was told {went:?}")),
+        reply if reply == sound => None,
+        reply if kill.command == "copies" && Reply::is_plain(reply.as_ref()) => None,
+        Some(Reply::Refused { says, .. }) if !is_supervisor && !says.is_empty() => None,
+        Some(Reply::Ran { status, .. }) if of_worker && status == "signal" => None,
+        reply => Some(format!("the caller got {reply:?}")),
     }
 }
 
 fn after_supervisor(bench: &mut Bench, found: &mut Found) -> Vec<String> {
     let mut wrong = Vec::new();
     match bench.tracer.until(PATIENCE, Tracer::is_over) {
-        Some(took) => found.is_gone(took),
+        Some(took) => found.record_gone(took),
         None => wrong.push(format!("{:?} are left", bench.tracer.family())),
     }
     let (next, left) = bench.restart();
-    found.goes_on(next);
+    found.record_next(next);
     wrong.extend(left.map(|left| format!("leaves {left}")));
     wrong.extend(bench.left_over().map(|left| format!("leaves {left}")));
     wrong
 }
 
-fn after_another(bench: &mut Bench, kill: Kill, told: &Told, found: &mut Found) -> Vec<String> {
+fn after_another(
+    bench: &mut Bench,
+    kill: Kill,
+    report: &CommandReport,
+    found: &mut Found,
+) -> Vec<String> {
     let mut wrong = Vec::new();
     if kill.is_in_sandbox() {
-        let other = bench.ask("ask other").went;
+        let other = bench.ask("ask other").reply;
         let untouched = matches!(kill.victim, Role::Worker | Role::WorkerInit);
         match &other {
-            answer if Went::is_plain(answer.as_ref()) => {}
-            Some(Went::Refused { kind, says }) if !untouched && tells_of_end(kind, says) => {}
-            other => wrong.push(format!("another session was told {other:?}")),
+            answer if Reply::is_plain(answer.as_ref()) => {}
+            Some(Reply::Refused { kind, says }) if !untouched && is_session_end(kind, says) => {}
+            other => wrong.push(format!("another session got {other:?}")),
         }
         bench.ask("close other");
-    } else if told.went != Some(Went::Well) {
+    } else if report.reply != Some(Reply::Done) {
         let alone = |tracer: &Tracer| tracer.family() == [Role::Supervisor];
         match bench.tracer.until(PATIENCE, alone) {
-            Some(took) => found.is_gone(took),
+            Some(took) => found.record_gone(took),
             None => wrong.push(format!("{:?} are left", bench.tracer.family())),
         }
         bench.build();
     }
     let next = bench.ask("plain");
-    found.goes_on(next.took);
-    if !Went::is_plain(next.went.as_ref()) {
-        wrong.push(format!("the next run: {:?}", next.went));
+    found.record_next(next.took);
+    if !Reply::is_plain(next.reply.as_ref()) {
+        wrong.push(format!("the next run: {:?}", next.reply));
         bench.build();
     }
     let start = Instant::now();
     match bench.left_over() {
-        None => found.is_gone(start.elapsed()),
+        None => found.record_gone(start.elapsed()),
         Some(left) => wrong.push(format!("leaves {left}")),
     }
     wrong
 }
 
 /// Returns whether the message says that the session has ended, before the request or during it.
-fn tells_of_end(kind: &str, says: &str) -> bool {
+fn is_session_end(kind: &str, says: &str) -> bool {
     kind == "SessionEnded"
         || says.starts_with("the zygote was ended from outside while the code ran")
 }

@@ -11,7 +11,7 @@ use nix::errno::Errno;
 use crate::bench::Bench;
 use crate::family::Role;
 use crate::fault::{Act, Fault};
-use crate::subject::Went;
+use crate::subject::Reply;
 
 type Loss = fn(&mut Bench) -> Result<(), Failed>;
 
@@ -36,9 +36,9 @@ fn no_process_is_left(bench: &mut Bench) -> Result<(), Failed> {
     bench.settled_besides_session();
     for clone in calls.iter().filter(|call| call.is(&["clone"])) {
         let fault = Fault::at(clone, Act::Fail(Errno::EAGAIN));
-        let went = bench.ask_with("plain", fault).went;
-        is_refused(went.as_ref(), &["could not", Errno::EAGAIN.desc()])?;
-        goes_on(bench)?;
+        let reply = bench.ask_with("plain", fault).reply;
+        is_refused(reply.as_ref(), &["could not", Errno::EAGAIN.desc()])?;
+        session_and_runs_work(bench)?;
     }
     Ok(())
 }
@@ -58,11 +58,11 @@ fn user_namespaces_are_turned_off(bench: &mut Bench) -> Result<(), Failed> {
         set.ok_or_else(|| format!("the setting could not be changed: {status}").into())
     };
     set("0")?;
-    let went = bench.ask("plain").went;
-    is_refused(went.as_ref(), &["user namespace", Errno::ENOSPC.desc()])?;
-    is_told(bench)?;
+    let reply = bench.ask("plain").reply;
+    is_refused(reply.as_ref(), &["user namespace", Errno::ENOSPC.desc()])?;
+    session_answers(bench)?;
     set("1000")?;
-    goes_on(bench)
+    session_and_runs_work(bench)
 }
 
 /// Changes the setting as the user namespace's owner. It must not execute another program, which would lose that
@@ -81,14 +81,14 @@ fn the_cgroups_are_removed(bench: &mut Bench) -> Result<(), Failed> {
     for directory in &cgroups {
         remove(directory)?;
     }
-    let went = bench.ask("plain").went;
+    let reply = bench.ask("plain").reply;
     if cgroups.is_empty() {
         // This host has no cgroups.
-        return plain(went.as_ref());
+        return plain(reply.as_ref());
     }
-    is_refused(went.as_ref(), &["cgroup"])?;
+    is_refused(reply.as_ref(), &["cgroup"])?;
     bench.build();
-    plain(bench.ask("plain").went.as_ref())
+    plain(bench.ask("plain").reply.as_ref())
 }
 
 // Another process moves a live session's processes elsewhere and removes its cgroups. The session's memory is no
@@ -107,56 +107,56 @@ fn a_session_is_taken_out_of_its_cgroups(bench: &mut Bench) -> Result<(), Failed
         empty(directory)?;
         remove(directory)?;
     }
-    match bench.ask("ask other").went {
-        Some(Went::Refused { kind, says }) if kind == "SessionEnded" && says.contains("cgroup") => {
-        }
-        other => return Err(format!("the session was told {other:?}").into()),
+    match bench.ask("ask other").reply {
+        Some(Reply::Refused { kind, says })
+            if kind == "SessionEnded" && says.contains("cgroup") => {}
+        other => return Err(format!("the session got {other:?}").into()),
     }
     bench.ask("close other");
-    plain(bench.ask("plain").went.as_ref())
+    plain(bench.ask("plain").reply.as_ref())
 }
 
 fn open_session(bench: &mut Bench) {
-    assert_eq!(bench.ask("open other").went, Some(Went::Well));
+    assert_eq!(bench.ask("open other").reply, Some(Reply::Done));
 }
 
 /// Checks that the open session returns its result.
-fn is_told(bench: &mut Bench) -> Result<(), Failed> {
-    plain(bench.ask("ask other").went.as_ref())
+fn session_answers(bench: &mut Bench) -> Result<(), Failed> {
+    plain(bench.ask("ask other").reply.as_ref())
 }
 
-fn goes_on(bench: &mut Bench) -> Result<(), Failed> {
-    is_told(bench)?;
-    plain(bench.ask("plain").went.as_ref())
+fn session_and_runs_work(bench: &mut Bench) -> Result<(), Failed> {
+    session_answers(bench)?;
+    plain(bench.ask("plain").reply.as_ref())
 }
 
-fn plain(went: Option<&Went>) -> Result<(), Failed> {
-    if Went::is_plain(went) {
+fn plain(reply: Option<&Reply>) -> Result<(), Failed> {
+    if Reply::is_plain(reply) {
         Ok(())
     } else {
-        Err(format!("not as it should be: {went:?}").into())
+        Err(format!("not as it should be: {reply:?}").into())
     }
 }
 
-fn is_refused(went: Option<&Went>, words: &[&str]) -> Result<(), Failed> {
-    match went {
-        Some(Went::Refused { says, .. }) if words.iter().all(|word| says.contains(word)) => Ok(()),
+fn is_refused(reply: Option<&Reply>, words: &[&str]) -> Result<(), Failed> {
+    match reply {
+        Some(Reply::Refused { says, .. }) if words.iter().all(|word| says.contains(word)) => Ok(()),
         other => Err(format!("not refused with {words:?}: {other:?}").into()),
     }
 }
 
 /// Moves the processes of a cgroup to the one above the supervisor's.
 fn empty(directory: &Path) -> Result<(), Failed> {
-    let elsewhere = elsewhere(directory)?;
+    let target = target_cgroup(directory)?;
     for pid in fs::read_to_string(directory.join("cgroup.procs"))?.lines() {
-        fs::write(elsewhere.join("cgroup.procs"), pid)
-            .map_err(|error| format!("{}: {error}", elsewhere.display()))?;
+        fs::write(target.join("cgroup.procs"), pid)
+            .map_err(|error| format!("{}: {error}", target.display()))?;
     }
     Ok(())
 }
 
 /// On version 2 the cgroups above a worker's contain no processes, so they go to this test's own.
-fn elsewhere(directory: &Path) -> Result<PathBuf, Failed> {
+fn target_cgroup(directory: &Path) -> Result<PathBuf, Failed> {
     if directory.join("cgroup.controllers").exists() {
         let own = fs::read_to_string("/proc/self/cgroup")?;
         let path = own.lines().find_map(|line| line.strip_prefix("0::/"));

@@ -30,7 +30,7 @@ const STEPS: &[&str] = &[
 ];
 
 /// Returns how to skip a call, if it is a step of the jail.
-pub fn left_out(call: &Call) -> Option<Act> {
+pub fn skipped_step(call: &Call) -> Option<Act> {
     let returns = match call.name() {
         name if STEPS.contains(&name) => 0,
         // Id maps and cgroups: as if everything had been written.

@@ -14,7 +14,7 @@ pub enum Scale {
 
 impl Scale {
     /// Parses `SANDFORK_FAULTS`: `sample`, `full`, or for instance `0/2` for the first of two shares.
-    pub fn asked_for() -> Self {
+    pub fn from_environment() -> Self {
         let asked = env::var("SANDFORK_FAULTS").unwrap_or_default();
         let share = asked
             .split_once('/')

@@ -12,7 +12,7 @@ use crate::bench::Bench;
 use crate::family::{Call, Role};
 use crate::fault::{Act, Fault};
 use crate::found::Found;
-use crate::subject::Went;
+use crate::subject::Reply;
 
 /// The errors with which calls fail.
 pub const ERRORS: [Errno; 5] = [
@@ -81,8 +81,8 @@ impl Part {
         let (start, end) = match (self.command, self.role) {
             // CPython starts before any jail exists; then the interpreter reports its facts.
             ("build", Role::Launcher) => {
-                let told = position(&|call| call.is(&["sendmsg"]));
-                (told.unwrap_or(calls.len()), None)
+                let first = position(&|call| call.is(&["sendmsg"]));
+                (first.unwrap_or(calls.len()), None)
             }
             // The set-up ends with the result.
             ("build", Role::Supervisor) => (0, position(&is_answer)),
@@ -217,34 +217,37 @@ pub fn put(
     found: &mut Found,
 ) {
     bench.before(part.command);
-    let told = bench.ask_with(part.command, Fault::at(call, act));
+    let report = bench.ask_with(part.command, Fault::at(call, act));
     // The scheduler determines how often a process waits or reads a clock: the call may not be made this time,
     // or only after the set-up.
-    let Some(fired) = told.fired.filter(|_| part.is_at_work(&told.calls)) else {
+    let Some(fired) = report.fired.filter(|_| part.is_at_work(&report.calls)) else {
         return bench.ready();
     };
     found.points += 1;
     let place = format!("{}: {fired} {act}", part.name);
-    if told.took > SLOW {
-        found.is_wrong(format!("{place}: took {:?}: {:?}", told.took, told.went));
+    if report.took > SLOW {
+        found.record_wrong(format!(
+            "{place}: took {:?}: {:?}",
+            report.took, report.reply
+        ));
     }
-    let mut went = told.went;
-    if went == Some(Went::Well) {
+    let mut reply = report.reply;
+    if reply == Some(Reply::Done) {
         // The sandbox was built; whether it is sound shows with its first worker.
-        went = bench.ask("run").went;
+        reply = bench.ask("run").reply;
     }
-    match &went {
+    match &reply {
         None => {
-            found.is_wrong(format!("{place}: the supervisor ended"));
+            found.record_wrong(format!("{place}: the supervisor ended"));
             bench.restart();
             return;
         }
-        Some(Went::Refused { says, .. }) => {
+        Some(Reply::Refused { says, .. }) => {
             found.refused += 1;
             if !has_a_name(says, &fired, act) {
-                found.is_wrong(format!("{place}: says only {says}"));
+                found.record_wrong(format!("{place}: says only {says}"));
             }
-            found.said(says);
+            found.record_message(says);
         }
         ran if *ran == bench.sound().posture => found.sound += 1,
         Some(ran) => match bench.sound().difference(ran) {
@@ -252,25 +255,25 @@ pub fn put(
             // An init that fails ends its worker too, possibly when the guest already runs.
             lines if part.role == Role::WorkerInit && lines == ["signal"] => {
                 found.refused += 1;
-                found.said("signal");
+                found.record_message("signal");
             }
-            lines => found.is_wrong(format!("{place}: {lines:?}")),
+            lines => found.record_wrong(format!("{place}: {lines:?}")),
         },
     }
     if is_reaping(&fired, act) {
         bench.restart();
     } else if let Some(left) = bench.left_over().filter(|_| !is_of_fdopendir(&fired)) {
-        found.is_wrong(format!("{place}: leaves {left}"));
+        found.record_wrong(format!("{place}: leaves {left}"));
         bench.build();
     }
     if part.command == "build" {
         // The next run starts another zygote.
         return;
     }
-    let next = bench.ask("plain").went;
-    if !Went::is_plain(next.as_ref()) {
-        if !(allowed.later && matches!(next, Some(Went::Refused { .. }))) {
-            found.is_wrong(format!("{place}: the next run: {next:?}"));
+    let next = bench.ask("plain").reply;
+    if !Reply::is_plain(next.as_ref()) {
+        if !(allowed.later && matches!(next, Some(Reply::Refused { .. }))) {
+            found.record_wrong(format!("{place}: the next run: {next:?}"));
         }
         bench.build();
     }

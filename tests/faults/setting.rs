@@ -107,9 +107,10 @@ impl Setting {
     }
 
     /// Gives the user access to a directory.
-    pub fn give(self, directory: &Path) {
+    pub fn grant(self, directory: &Path) {
         if self == Self::User {
-            chown(directory, Some(ORDINARY_UID), Some(ORDINARY_UID)).expect("root may");
+            chown(directory, Some(ORDINARY_UID), Some(ORDINARY_UID))
+                .expect("root has the privilege");
         }
     }
 }

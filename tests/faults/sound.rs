@@ -4,15 +4,15 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::family::Role;
-use crate::subject::Went;
+use crate::subject::Reply;
 use crate::tracer::Tracer;
 
 #[derive(Debug, Default)]
 pub struct Sound {
     /// A guest's report about its jail.
-    pub posture: Option<Went>,
+    pub posture: Option<Reply>,
     /// The output of a session's cell.
-    pub session: Option<Went>,
+    pub session: Option<Reply>,
     pub descriptors: Vec<usize>,
     /// Processes that ended and were not reaped.
     pub zombies: usize,
@@ -23,17 +23,17 @@ pub struct Sound {
 
 impl Sound {
     /// Returns how a run differs from a sound one.
-    pub fn difference(&self, went: &Went) -> Vec<String> {
+    pub fn difference(&self, reply: &Reply) -> Vec<String> {
         let Some((
-            Went::Ran { stdout: sound, .. },
-            Went::Ran {
+            Reply::Ran { stdout: sound, .. },
+            Reply::Ran {
                 stdout,
                 status,
                 enforced,
             },
-        )) = self.posture.as_ref().map(|sound| (sound, went))
+        )) = self.posture.as_ref().map(|sound| (sound, reply))
         else {
-            return vec![format!("{went:?}")];
+            return vec![format!("{reply:?}")];
         };
         let lines = |text: &str| text.lines().map(str::to_owned).collect::<Vec<_>>();
         let (mut lost, new) = (lines(sound), lines(stdout));
@@ -75,7 +75,7 @@ pub fn children(tracer: &Tracer) -> usize {
 }
 
 pub fn mounts() -> usize {
-    let table = fs::read_to_string("/proc/self/mountinfo").expect("it can be read");
+    let table = fs::read_to_string("/proc/self/mountinfo").expect("the file is readable");
     table.lines().count()
 }
 

@@ -36,9 +36,9 @@ const COPIED: &str = "file.seek(0); print(x * int(file.read())); x = 0";
 /// The result of a command.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Went {
+pub enum Reply {
     /// The command succeeded.
-    Well,
+    Done,
     /// Guest code ran, or began to.
     Ran {
         /// The enforced level and layers.
@@ -58,7 +58,7 @@ pub enum Went {
 }
 
 /// Turns the command into one that starts the traced program, with its own directory for temporary files.
-pub fn tell(command: &mut Command, temporary: &Path, settings: &[&str]) {
+pub fn prepare(command: &mut Command, temporary: &Path, settings: &[&str]) {
     command.env(VARIABLE, settings.join("\n"));
     command.env("TMPDIR", temporary);
 }
@@ -69,12 +69,12 @@ pub fn requested() -> Option<String> {
 }
 
 /// Executes commands until EOF.
-pub fn play(settings: &str) -> ExitCode {
+pub fn run(settings: &str) -> ExitCode {
     let mut subject = Subject::new(settings);
     for line in std::io::stdin().lock().lines() {
         let Ok(line) = line else { break };
-        let went = subject.obey(&line);
-        println!("{}", serde_json::to_string(&went).expect("it is JSON"));
+        let reply = subject.execute(&line);
+        println!("{}", serde_json::to_string(&reply).expect("valid JSON"));
     }
     ExitCode::SUCCESS
 }
@@ -96,15 +96,15 @@ impl Subject {
         }
     }
 
-    fn obey(&mut self, line: &str) -> Went {
+    fn execute(&mut self, line: &str) -> Reply {
         let (word, name) = line.split_once(' ').unwrap_or((line, ""));
-        let went = match word {
+        let reply = match word {
             // The previous sandbox ends first, so that only one family exists at a time.
             "build" => self.build(),
             "drop" => {
                 self.sessions.clear();
                 self.sandbox = None;
-                Ok(Went::Well)
+                Ok(Reply::Done)
             }
             "run" => self.run(POSTURE),
             "plain" => self.run("print(6 * 7)"),
@@ -114,33 +114,33 @@ impl Subject {
             "ask" => self.ask(name),
             "close" => {
                 self.sessions.remove(name);
-                Ok(Went::Well)
+                Ok(Reply::Done)
             }
             _ => panic!("not a command: {line}"),
         };
-        went.unwrap_or_else(|error| Went::Refused {
+        reply.unwrap_or_else(|error| Reply::Refused {
             kind: format!("{:?}", error.kind()),
             says: error.to_string(),
         })
     }
 
-    fn build(&mut self) -> Result<Went, Error> {
+    fn build(&mut self) -> Result<Reply, Error> {
         self.sessions.clear();
         self.sandbox = None;
         let policy = self.policy.clone();
         // Without ready workers, which would join the family at unpredictable times.
         let built = Sandbox::builder().policy(policy).ready(0).build()?;
         self.sandbox = Some(Arc::new(built));
-        Ok(Went::Well)
+        Ok(Reply::Done)
     }
 
-    fn run(&self, code: &str) -> Result<Went, Error> {
+    fn run(&self, code: &str) -> Result<Reply, Error> {
         let sandbox = self.sandbox.as_ref().expect("`build` comes first");
-        Ok(Went::ran(&sandbox.run(code)?))
+        Ok(Reply::ran(&sandbox.run(code)?))
     }
 
     /// Runs a whole session with a tool and files.
-    fn session(&self) -> Result<Went, Error> {
+    fn session(&self) -> Result<Reply, Error> {
         let sandbox = self.sandbox.as_ref().expect("`build` comes first");
         let mut session = sandbox.session()?;
         session.tool("double", |arguments: ToolArguments| {
@@ -156,48 +156,48 @@ impl Subject {
             let (mut made, _) = session.open_read("3")?;
             _ = made.read_to_string(&mut text);
         }
-        Ok(Went::ran(report.outcome()))
+        Ok(Reply::ran(report.outcome()))
     }
 
     /// Copies a session and rolls it back.
-    fn copies(&self) -> Result<Went, Error> {
+    fn copies(&self) -> Result<Reply, Error> {
         let sandbox = self.sandbox.as_ref().expect("`build` comes first");
         let mut session = sandbox.session()?;
         let made =
             session.run("x = 6; file = open('kept', 'w+'); _ = file.write('7'), file.flush()")?;
         if !made.outcome().is_ok() {
-            return Ok(Went::ran(made.outcome()));
+            return Ok(Reply::ran(made.outcome()));
         }
         let snapshot = session.snapshot()?;
         let forked = snapshot.fork()?.run(COPIED)?;
         if !forked.outcome().is_ok() {
-            return Ok(Went::ran(forked.outcome()));
+            return Ok(Reply::ran(forked.outcome()));
         }
         session.rollback(&snapshot)?;
-        Ok(Went::ran(session.run(COPIED)?.outcome()))
+        Ok(Reply::ran(session.run(COPIED)?.outcome()))
     }
 
-    fn open(&mut self, name: &str) -> Result<Went, Error> {
+    fn open(&mut self, name: &str) -> Result<Reply, Error> {
         let sandbox = self.sandbox.as_ref().expect("`build` comes first");
         self.sessions.insert(name.to_owned(), sandbox.session()?);
-        Ok(Went::Well)
+        Ok(Reply::Done)
     }
 
-    fn ask(&mut self, name: &str) -> Result<Went, Error> {
+    fn ask(&mut self, name: &str) -> Result<Reply, Error> {
         let session = self.sessions.get_mut(name).expect("`open` comes first");
-        Ok(Went::ran(session.run("print(6 * 7)")?.outcome()))
+        Ok(Reply::ran(session.run("print(6 * 7)")?.outcome()))
     }
 }
 
-impl Went {
+impl Reply {
     /// Returns whether this is the sound result of `plain` or `ask`.
-    pub fn is_plain(went: Option<&Self>) -> bool {
-        matches!(went, Some(Self::Ran { stdout, .. }) if stdout == "42\n")
+    pub fn is_plain(reply: Option<&Self>) -> bool {
+        matches!(reply, Some(Self::Ran { stdout, .. }) if stdout == "42\n")
     }
 
     /// Returns whether a guest succeeded.
-    pub fn is_ok(went: Option<&Self>) -> bool {
-        matches!(went, Some(Self::Ran { status, .. }) if status == "ok")
+    pub fn is_ok(reply: Option<&Self>) -> bool {
+        matches!(reply, Some(Self::Ran { status, .. }) if status == "ok")
     }
 
     fn ran(outcome: &Outcome) -> Self {

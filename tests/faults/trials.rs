@@ -23,7 +23,7 @@ pub fn main() -> ExitCode {
         situation::main(env::args().skip(2));
     }
     if let Some(settings) = subject::requested() {
-        return subject::play(&settings);
+        return subject::run(&settings);
     }
     // Mounts that other processes make meanwhile must not be counted.
     if geteuid().is_root() {
@@ -34,7 +34,7 @@ pub fn main() -> ExitCode {
         test_threads: Some(1),
         ..Arguments::from_args()
     };
-    let conclusion = libtest_mimic::run(&arguments, trials(Scale::asked_for()));
+    let conclusion = libtest_mimic::run(&arguments, trials(Scale::from_environment()));
     // Ends the remaining processes; `exit` would not run the destructors.
     drop(BENCH.take());
     conclusion.exit_code()
@@ -163,7 +163,7 @@ fn leave_out(bench: &mut Bench, part: Part, scale: Scale, found: &mut Found) {
     let calls = part.calls(&bench.record(part.command, part.role));
     let steps: Vec<_> = calls
         .iter()
-        .filter_map(|call| Some((*call, sabotage::left_out(call)?)))
+        .filter_map(|call| Some((*call, sabotage::skipped_step(call)?)))
         .collect();
     found.calls = calls.len();
     bench.settled();

@@ -1,5 +1,5 @@
-//! The Python that runs inside, without a jail: `harness.py` plays the supervisor, and each file
-//! beside it is run with each interpreter that `cargo xtask test envs` found.
+//! Tests of the guest's Python code without a jail: `harness.py` acts as the supervisor, and each test
+//! file next to it runs with each interpreter that `cargo xtask test envs` found.
 
 use std::env;
 use std::fs;
@@ -72,19 +72,19 @@ fn trial(file: &Path, python: &Interpreter) -> Trial {
 }
 
 fn run(file: &Path, python: &Interpreter) -> Result<(), Failed> {
-    let told = Command::new(python.venv.join("bin/python"))
+    let output = Command::new(python.venv.join("bin/python"))
         .arg(file)
         .current_dir(HERE)
         .env("PYTHONDONTWRITEBYTECODE", "1")
         .env("SANDFORK_WORKER", env!("SANDFORK_WORKER"))
-        // A figure's fonts are listed once, and not in a home directory.
+        // Caches matplotlib's font list outside the home directory.
         .env("MPLCONFIGDIR", python.venv.join("matplotlib"))
         .output()?;
-    if told.status.success() {
+    if output.status.success() {
         return Ok(());
     }
-    let text = [&told.stdout, &told.stderr].map(|bytes| String::from_utf8_lossy(bytes));
-    Err(format!("{}\n{}{}", told.status, text[0], text[1]).into())
+    let text = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes));
+    Err(format!("{}\n{}{}", output.status, text[0], text[1]).into())
 }
 
 fn missing(file: &Path) -> Trial {
@@ -98,7 +98,7 @@ fn missing(file: &Path) -> Trial {
     })
 }
 
-/// A file that crates/worker/src/native/sources.rs does not list would be missing only when it is first imported.
+/// Checks that crates/worker/src/native/sources.rs lists every source file: a missing one would fail only at its import.
 fn every_source_is_embedded() -> Result<(), Failed> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let listed = fs::read_to_string(root.join("crates/worker/src/native/sources.rs"))?;

@@ -18,7 +18,7 @@ pub fn requested() -> Option<String> {
 }
 
 /// Runs the part with this name.
-pub fn play(name: &str) -> ExitCode {
+pub fn run_part(name: &str) -> ExitCode {
     let mut parts = bad_input::PARTS
         .iter()
         .chain(&batch::PARTS)
@@ -48,18 +48,18 @@ pub fn command(name: &str) -> Command {
 /// Runs a part in a separate process with its own temporary directory. Panics if the part fails.
 #[track_caller]
 pub fn finishes(name: &str) {
-    let directory = tempfile::tempdir().expect("a directory can be made");
+    let directory = tempfile::tempdir().expect("the directory is created");
     let mut part = command(name);
-    let played = part
+    let output = part
         .env("TMPDIR", directory.path())
         .output()
-        .expect("it can be started again");
-    let said = [&played.stdout, &played.stderr].map(|bytes| String::from_utf8_lossy(bytes));
+        .expect("the process starts");
+    let streams = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes));
     assert!(
-        played.status.success(),
+        output.status.success(),
         "{}\n{}{}",
-        played.status,
-        said[0],
-        said[1]
+        output.status,
+        streams[0],
+        streams[1]
     );
 }

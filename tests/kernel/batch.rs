@@ -25,10 +25,10 @@ pub fn tests() -> Vec<Test> {
     tests![
         every_task_has_its_own_result,
         tasks_of_one_policy_share_a_zygote,
-        a_batch_that_is_dropped_ends_what_runs,
-        a_batch_that_is_called_off_ends_what_runs,
-        what_cannot_be_run_is_not_tried_again,
-        a_run_holds_no_more_descriptors_than_are_counted_on
+        dropped_batch_ends_running_tasks,
+        cancelled_batch_ends_running_tasks,
+        invalid_task_is_not_retried,
+        run_uses_no_more_descriptors_than_budgeted
     ]
 }
 
@@ -37,7 +37,7 @@ fn jobs(number: usize) -> NonZeroUsize {
 }
 
 fn every_task_has_its_own_result(world: &World) {
-    let path = GuestPath::of_file("own").expect("it is a name");
+    let path = GuestPath::of_file("own").expect("a valid name");
     let tasks = (0..120_i64).map(move |id| {
         let request = Request::python("int(open('own').read()) ** 2");
         Task::new(id, request.file(path.clone(), id.to_string()))
@@ -45,7 +45,7 @@ fn every_task_has_its_own_result(world: &World) {
     let batch = Batch::new(world.build(standard()))
         .jobs(jobs(4))
         .order(Order::AsGiven);
-    let results = batch.map(tasks).expect("there are threads");
+    let results = batch.map(tasks).expect("the batch starts");
     for (id, done) in (0..120).zip(results) {
         let result = serde_json::to_value(&done).expect("a result is JSON");
         assert_eq!(
@@ -54,7 +54,7 @@ fn every_task_has_its_own_result(world: &World) {
             "{result}"
         );
         assert_eq!(done.attempts(), 1);
-        let outcome = done.outcome().expect("it was run");
+        let outcome = done.outcome().expect("the task ran");
         assert!(done.elapsed() >= outcome.usage().phases.until_result());
     }
 }
@@ -76,7 +76,7 @@ fn tasks_of_one_policy_share_a_zygote(world: &World) {
     });
     let batch = Batch::new(world.build(standard())).jobs(jobs(3));
     let mut seeds: HashMap<String, BTreeSet<String>> = HashMap::new();
-    for done in batch.map(tasks).expect("there are threads") {
+    for done in batch.map(tasks).expect("the batch starts") {
         let result = serde_json::to_value(&done).expect("a result is JSON");
         let policy = result["policy"]["name"].to_string();
         let value = result["value"].to_string();
@@ -90,10 +90,10 @@ fn tasks_of_one_policy_share_a_zygote(world: &World) {
 
 const FOREVER: &str = "while True: pass";
 
-fn a_batch_that_is_dropped_ends_what_runs(world: &World) {
+fn dropped_batch_ends_running_tasks(world: &World) {
     let batch = Batch::new(world.build(standard())).jobs(jobs(2));
     let tasks = (0..10_i64).map(|id| Task::new(id, if id == 0 { "1" } else { FOREVER }));
-    let mut results = batch.map(tasks).expect("there are threads");
+    let mut results = batch.map(tasks).expect("the batch starts");
     results.next().expect("the first ends");
     let asked = Instant::now();
     drop(results);
@@ -104,33 +104,33 @@ fn a_batch_that_is_dropped_ends_what_runs(world: &World) {
     );
 }
 
-fn a_batch_that_is_called_off_ends_what_runs(world: &World) {
+fn cancelled_batch_ends_running_tasks(world: &World) {
     let sandbox = Arc::new(world.build(standard().patient()));
     let batch = Batch::new(Arc::clone(&sandbox)).jobs(jobs(2));
     let tasks = (0..10_i64).map(|id| Ok::<_, ()>(Task::new(id, FOREVER)));
-    let results = batch.try_map(tasks).expect("there are threads");
+    let results = batch.try_map(tasks).expect("the batch starts");
     let call_off = results.call_off();
     thread::spawn(move || {
         wait_until(|| sandbox.stats()["running"] == 2);
         call_off.now();
     });
     let statuses: Vec<&str> = results
-        .map(|done| done.expect("no task is wrong"))
+        .map(|done| done.expect("all tasks are valid"))
         .inspect(|done| assert!(!done.is_finished()))
         .map(|done| done.status())
         .collect();
     assert_eq!(statuses, ["interrupted", "interrupted"]);
 }
 
-fn what_cannot_be_run_is_not_tried_again(world: &World) {
-    let path = |text| GuestPath::of_file(text).expect("they are names");
+fn invalid_task_is_not_retried(world: &World) {
+    let path = |text| GuestPath::of_file(text).expect("valid names");
     let twice = Request::python("1")
         .file(path("a"), "")
         .file(path("a/b"), "");
     let batch = Batch::new(world.build(standard()));
     let results = batch
         .map([Task::new("twice", twice)])
-        .expect("there are threads");
+        .expect("the batch starts");
     let done: Vec<_> = results.collect();
     assert_eq!(
         (done.len(), done[0].status(), done[0].attempts()),
@@ -138,7 +138,7 @@ fn what_cannot_be_run_is_not_tried_again(world: &World) {
     );
 }
 
-fn a_run_holds_no_more_descriptors_than_are_counted_on(_: &World) {
+fn run_uses_no_more_descriptors_than_budgeted(_: &World) {
     apart::finishes("batch-descriptors");
 }
 
@@ -149,7 +149,7 @@ fn open_descriptors() -> usize {
 /// Counts descriptors in a separate process, where nothing else opens any.
 fn descriptors() {
     const JOBS: usize = 8;
-    let world = World::look().expect("the machine can be looked at");
+    let world = World::probe().expect("the host can be probed");
     let sandbox = Arc::new(world.build(standard().set("stdio.stdin=pass")));
     let idle = open_descriptors();
     let over = AtomicBool::new(false);
@@ -161,16 +161,16 @@ fn descriptors() {
             }
             most
         });
-        let path = GuestPath::of_file("a/b").expect("they are names");
+        let path = GuestPath::of_file("a/b").expect("valid names");
         let request = Request::python("import time; time.sleep(0.03)")
             .file(path, "x")
             .stdin_bytes(vec![0; 100_000]);
         let tasks = (0..400_i64).map(move |id| Task::new(id, &request));
         let batch = Batch::new(Arc::clone(&sandbox)).jobs(jobs(JOBS));
-        let results = batch.map(tasks).expect("there are threads");
+        let results = batch.map(tasks).expect("the batch starts");
         assert!(results.into_iter().all(|done| done.status() == "ok"));
         over.store(true, Ordering::Relaxed);
-        watching.join().expect("it only counts")
+        watching.join().expect("the thread does not panic")
     });
     let of_runs = most - idle;
     assert!(of_runs > JOBS * 8, "only {of_runs} were seen");

@@ -15,7 +15,7 @@ use crate::test::{Test, needing, tests};
 use crate::world::{World, run};
 
 pub const PARTS: [Part; 2] = [
-    ("cgroups-kept", kept_alone),
+    ("cgroups-kept", light_runs_keep_cgroups),
     ("cgroups-loosened", loosened_alone),
 ];
 
@@ -24,10 +24,10 @@ pub fn tests() -> Vec<Test> {
         Need::Cgroup,
         tests![
             light_runs_share_few_cgroups,
-            a_limit_that_is_loosened_is_seen_before_the_next_run,
-            processor_time_is_each_runs_own,
-            what_a_heavy_run_counted_is_not_the_next_ones,
-            names_looked_for_in_vain_do_not_outlive_their_run,
+            loosened_limit_is_detected_before_the_next_run,
+            cpu_time_is_counted_per_run,
+            counters_are_reset_after_a_heavy_run,
+            negative_dentries_do_not_outlive_their_run,
         ],
     )
 }
@@ -40,8 +40,8 @@ fn light_runs_share_few_cgroups(_: &World) {
 const LIGHT: Duration = Duration::from_millis(25);
 
 /// Runs in a separate process in which this is the only sandbox.
-fn kept_alone() {
-    let world = World::look().expect("the machine can be looked at");
+fn light_runs_keep_cgroups() {
+    let world = World::probe().expect("the host can be probed");
     let support = &world.host.machine.cgroup;
     let sandbox = world.build(standard());
     let runs: Vec<Outcome> = (0..20).map(|_| run(&sandbox, "1")).collect();
@@ -72,12 +72,12 @@ fn kept_alone() {
     assert!(own_cgroups(support, std::process::id()).is_empty());
 }
 
-fn a_limit_that_is_loosened_is_seen_before_the_next_run(_: &World) {
+fn loosened_limit_is_detected_before_the_next_run(_: &World) {
     apart::finishes("cgroups-loosened");
 }
 
 fn loosened_alone() {
-    let world = World::look().expect("the machine can be looked at");
+    let world = World::probe().expect("the host can be probed");
     let support = &world.host.machine.cgroup;
     let sandbox = world.build(standard());
     let first = run(&sandbox, "1");
@@ -120,7 +120,7 @@ fn below(root: &Path) -> Vec<String> {
 }
 
 // Each run is light enough for its cgroup to be kept; their accumulated CPU time would be noticed.
-fn processor_time_is_each_runs_own(world: &World) {
+fn cpu_time_is_counted_per_run(world: &World) {
     let sandbox = world.build(standard());
     let code = "import time\nuntil = time.process_time() + 0.01\n\
                 while time.process_time() < until: pass";
@@ -132,7 +132,7 @@ fn processor_time_is_each_runs_own(world: &World) {
     assert!(*later < 8 * *fewest, "{used:?}");
 }
 
-fn what_a_heavy_run_counted_is_not_the_next_ones(world: &World) {
+fn counters_are_reset_after_a_heavy_run(world: &World) {
     let heavy = [
         ("kept = bytearray(100 << 20)", Status::Ok),
         (
@@ -172,7 +172,7 @@ fn unburdened(outcome: &Outcome) {
 }
 
 // Each failed lookup leaves a negative dentry in a hash table of the host, which slows all of its lookups.
-fn names_looked_for_in_vain_do_not_outlive_their_run(world: &World) {
+fn negative_dentries_do_not_outlive_their_run(world: &World) {
     const NAMES: u64 = 40_000;
     let sandbox = world.build(standard().patient());
     fine(&run(&sandbox, "1"));
@@ -197,7 +197,7 @@ fn names_looked_for_in_vain_do_not_outlive_their_run(world: &World) {
 
 /// Returns the fifth field of `dentry-state` (proc_sys_fs(5)).
 fn negative_dentries() -> u64 {
-    let state = std::fs::read_to_string("/proc/sys/fs/dentry-state").expect("it can be read");
+    let state = std::fs::read_to_string("/proc/sys/fs/dentry-state").expect("the file is readable");
     let negative = state.split_whitespace().nth(4).expect("five fields");
     negative.parse().expect("a number")
 }

@@ -21,8 +21,8 @@ const RUNS: usize = 20;
 pub fn tests() -> Vec<Test> {
     tests![
         outputs_are_not_mixed,
-        an_admission_holds_back_a_crowd,
-        stats_count_what_runs_waits_and_has_ended,
+        admission_bounds_concurrent_runs,
+        stats_count_running_waiting_and_ended_runs,
         stats_count_the_cells_of_sessions,
         stats_count_a_run_whose_sink_panics,
     ]
@@ -60,7 +60,7 @@ fn outputs_are_not_mixed(world: &World) {
 const TIMED: &str = "import time\nbegun = time.monotonic()\ntime.sleep(0.02)\n\
                      print(begun, time.monotonic())";
 
-fn an_admission_holds_back_a_crowd(world: &World) {
+fn admission_bounds_concurrent_runs(world: &World) {
     const IN_FLIGHT: usize = 2;
     let two = NonZeroUsize::new(IN_FLIGHT).expect("two is not zero");
     let admission = Admission::new(two, 2);
@@ -96,7 +96,7 @@ fn an_admission_holds_back_a_crowd(world: &World) {
         let clients: Vec<_> = clients.collect();
         clients
             .into_iter()
-            .flat_map(|client| client.join().expect("it only asks"))
+            .flat_map(|client| client.join().expect("the thread does not panic"))
             .collect()
     });
     assert_eq!(times.len(), 60);
@@ -127,7 +127,7 @@ fn wait_for(sandbox: &Sandbox, name: &str, count: u64) {
     }
 }
 
-fn stats_count_what_runs_waits_and_has_ended(world: &World) {
+fn stats_count_running_waiting_and_ended_runs(world: &World) {
     let one = NonZeroUsize::MIN;
     let policy = standard().python_unless_named(world.python()).policy();
     let builder = Sandbox::builder().policy(policy);
@@ -145,9 +145,12 @@ fn stats_count_what_runs_waits_and_has_ended(world: &World) {
         let refused = sandbox.run("1").expect_err("there is no place");
         assert_eq!(refused.kind(), ErrorKind::Busy);
         cancel.cancel();
-        let ended = running.join().expect("it only runs").expect("it has run");
+        let ended = running
+            .join()
+            .expect("the thread does not panic")
+            .expect("the run succeeds");
         assert_eq!(ended.status(), Status::Interrupted);
-        waiting.join().expect("it only waits").ok();
+        waiting.join().expect("the thread does not panic").ok();
     });
     let closed = sandbox.run(Request::python("1").stdin_bytes("input"));
     assert_eq!(
@@ -167,10 +170,10 @@ fn stats_count_the_cells_of_sessions(world: &World) {
     let sandbox = Arc::new(world.build(standard()));
     let mut session = sandbox.session().expect("a session");
     assert_eq!(sandbox.stats()["sessions"], 1);
-    session.set("x", 1).expect("it is set");
+    session.set("x", 1).expect("the variable is set");
     session.run("x").expect("a cell");
     session.run("import os; os.abort()").expect("a cell");
-    session.run("1").expect_err("it has ended");
+    session.run("1").expect_err("the session has ended");
     let stats = sandbox.stats();
     assert_eq!((stats["ended.ok"], stats["ended.signal"]), (1, 1));
     assert_eq!(stats["refused.session-ended"], 1);

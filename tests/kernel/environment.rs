@@ -13,14 +13,14 @@ use crate::world::{World, run};
 
 pub fn tests() -> Vec<Test> {
     tests![
-        only_what_the_policy_names_is_passed,
-        the_time_zone_of_the_policy_is_that_of_python,
-        tasks_with_a_policy_of_their_own_have_their_batch_s_environment,
-        a_name_is_looked_up_where_the_caller_would,
+        only_listed_variables_are_passed,
+        policy_time_zone_applies_to_python,
+        tasks_with_own_policy_use_the_batch_environment,
+        interpreter_name_is_looked_up_on_the_callers_path,
     ]
 }
 
-fn only_what_the_policy_names_is_passed(world: &World) {
+fn only_listed_variables_are_passed(world: &World) {
     let given = CallerEnvironment::current().changed_by([
         ("SANDFORK_TEST_TOKEN", Some("of the caller")),
         ("SANDFORK_TEST_OTHER", Some("secret")),
@@ -40,7 +40,7 @@ fn only_what_the_policy_names_is_passed(world: &World) {
     );
 }
 
-fn the_time_zone_of_the_policy_is_that_of_python(world: &World) {
+fn policy_time_zone_applies_to_python(world: &World) {
     let policy = standard()
         .set("env.set.TZ=UTC-2")
         .python_unless_named(world.python())
@@ -51,7 +51,7 @@ fn the_time_zone_of_the_policy_is_that_of_python(world: &World) {
     assert_eq!(outcome.stdout(), "-7200\n");
 }
 
-fn tasks_with_a_policy_of_their_own_have_their_batch_s_environment(world: &World) {
+fn tasks_with_own_policy_use_the_batch_environment(world: &World) {
     let given = CallerEnvironment::current().changed_by([("SANDFORK_TEST_TOKEN", Some("given"))]);
     let recipe = || standard().python_unless_named(world.python());
     let passes = recipe().set("env.pass=['SANDFORK_TEST_TOKEN']").policy();
@@ -60,12 +60,12 @@ fn tasks_with_a_policy_of_their_own_have_their_batch_s_environment(world: &World
     let sandbox = sandbox.unwrap_or_else(|error| panic!("no sandbox: {error}"));
     let code = "import os\nprint(os.environ['SANDFORK_TEST_TOKEN'])";
     let task = Task::new(0, code).policy(Arc::new(passes));
-    let mut results = Batch::new(sandbox).map([task]).expect("there are threads");
+    let mut results = Batch::new(sandbox).map([task]).expect("the batch starts");
     let done = results.next().expect("a result");
-    assert_eq!(done.outcome().expect("it was run").stdout(), "given\n");
+    assert_eq!(done.outcome().expect("the task ran").stdout(), "given\n");
 }
 
-fn a_name_is_looked_up_where_the_caller_would(world: &World) {
+fn interpreter_name_is_looked_up_on_the_callers_path(world: &World) {
     let programs = tempfile::tempdir().expect("a temporary directory");
     symlink(
         &world.host.interpreter.executable,

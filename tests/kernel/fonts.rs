@@ -10,9 +10,9 @@ use crate::world::World;
 
 pub fn tests() -> Vec<Test> {
     tests![
-        a_later_start_gets_the_list_that_the_first_made,
-        a_list_that_is_torn_or_of_other_fonts_is_made_again,
-        without_a_cache_directory_the_list_is_made_each_time,
+        later_start_reuses_the_font_list,
+        damaged_or_stale_font_list_is_rebuilt,
+        without_a_cache_the_font_list_is_rebuilt,
     ]
 }
 
@@ -40,16 +40,16 @@ impl Started<'_> {
             command.args(["--set", set]);
         }
         let code = "import matplotlib.font_manager as f, os\nprint(f.how, os.path.exists(f.path))";
-        let said = command
+        let output = command
             .args(["-c", code])
             .env("XDG_CACHE_HOME", self.home)
             .output();
-        let said = said.expect("the command runs");
-        let text = String::from_utf8_lossy(&said.stdout).into_owned();
+        let output = output.expect("the command runs");
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
         assert!(
-            said.status.success(),
+            output.status.success(),
             "{text}{}",
-            String::from_utf8_lossy(&said.stderr)
+            String::from_utf8_lossy(&output.stderr)
         );
         text.trim().to_owned()
     }
@@ -58,9 +58,9 @@ impl Started<'_> {
 fn with_package(world: &World, test: impl FnOnce(&Started, &Path)) {
     let host = file("ignored", 0o644, "");
     let package = host.path().join("matplotlib");
-    fs::create_dir_all(package.join("mpl-data/fonts")).expect("it is ours");
-    fs::write(package.join("__init__.py"), "").expect("it is ours");
-    fs::write(package.join("font_manager.py"), PACKAGE).expect("it is ours");
+    fs::create_dir_all(package.join("mpl-data/fonts")).expect("the test owns the file");
+    fs::write(package.join("__init__.py"), "").expect("the test owns the file");
+    fs::write(package.join("font_manager.py"), PACKAGE).expect("the test owns the file");
     let home = tempfile::tempdir().expect("a temporary directory");
     let started = Started {
         world,
@@ -70,7 +70,7 @@ fn with_package(world: &World, test: impl FnOnce(&Started, &Path)) {
     test(&started, &package);
 }
 
-fn a_later_start_gets_the_list_that_the_first_made(world: &World) {
+fn later_start_reuses_the_font_list(world: &World) {
     with_package(world, |started, _| {
         assert_eq!(started.run(&[]), "made False");
         // The guest does not find the file: what the zygote writes is invisible to workers.
@@ -80,33 +80,33 @@ fn a_later_start_gets_the_list_that_the_first_made(world: &World) {
     });
 }
 
-fn a_list_that_is_torn_or_of_other_fonts_is_made_again(world: &World) {
+fn damaged_or_stale_font_list_is_rebuilt(world: &World) {
     with_package(world, |started, package| {
         assert_eq!(started.run(&[]), "made False");
-        fs::create_dir(package.join("mpl-data/fonts/new")).expect("it is ours");
+        fs::create_dir(package.join("mpl-data/fonts/new")).expect("the test owns the file");
         assert_eq!(started.run(&[]), "made False");
         assert_eq!(started.run(&[]), "kept [\"fonts\"] False");
         let directory = started.home.join("sandfork");
         let entries = fs::read_dir(directory).expect("it was made");
-        let mut paths = entries.map(|entry| entry.expect("it can be read").path());
+        let mut paths = entries.map(|entry| entry.expect("the file is readable").path());
         let is_list = |path: &PathBuf| path.display().to_string().contains("/fonts-");
-        let kept = paths.find(is_list).expect("it was kept");
-        let text = fs::read_to_string(&kept).expect("it is ours");
+        let kept = paths.find(is_list).expect("the file is cached");
+        let text = fs::read_to_string(&kept).expect("the test owns the file");
         let nested = "[".repeat(100_000);
         let escapes = text.replace("fontlist-v1.json", "fontlist-/../../../work/x.json");
         assert_ne!(text, escapes);
         for hostile in [&text[..text.len() / 2], "\0\0\0", "[]", &nested, &escapes] {
-            fs::write(&kept, hostile).expect("it is ours");
+            fs::write(&kept, hostile).expect("the test owns the file");
             assert_eq!(started.run(&[]), "made False", "{hostile:.40}");
             assert_eq!(started.run(&[]), "kept [\"fonts\"] False");
         }
     });
 }
 
-fn without_a_cache_directory_the_list_is_made_each_time(world: &World) {
+fn without_a_cache_the_font_list_is_rebuilt(world: &World) {
     with_package(world, |started, _| {
         let file = started.home.join("file");
-        fs::write(&file, "").expect("it is ours");
+        fs::write(&file, "").expect("the test owns the file");
         let started = Started {
             home: &file,
             ..*started

@@ -95,7 +95,7 @@ fn problems(world: &World) -> &'static [Problem] {
         let unpacked = python
             .args(["-I", "-c", UNPACK])
             .output()
-            .expect("it can be started");
+            .expect("the process starts");
         let problems: Vec<Problem> =
             serde_json::from_slice(&unpacked.stdout).expect("the package has its problems");
         assert_eq!(problems.len(), PROGRAMS);

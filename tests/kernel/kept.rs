@@ -16,12 +16,12 @@ use crate::world::World;
 
 pub fn tests() -> Vec<Test> {
     tests![
-        a_link_in_the_middle_of_the_interpreters_path,
-        a_directory_that_comes_first_on_the_path,
-        a_link_in_the_middle_of_the_caches_path,
+        a_symlink_in_the_interpreter_path,
+        a_writable_directory_first_on_path,
+        a_symlink_in_the_cache_path,
         a_directory_of_libraries,
-        a_tree_beneath_another_name_of_a_writable_one,
-        a_policy_and_what_it_extends,
+        a_tree_below_a_symlinked_writable_directory,
+        a_policy_file_and_its_base,
     ]
 }
 
@@ -66,13 +66,13 @@ impl<'a> Scene<'a> {
     fn act(&self, code: &str) {
         let mut command = self.command(self.python());
         command.args(["--set", &self.writable(), "-c", code]);
-        let said = said(command);
-        if said.contains("PermissionError") {
+        let stderr = stderr_of(command);
+        if stderr.contains("PermissionError") {
             // As root on a file system without id-mapped mounts.
             let done = Command::new(self.python()).args(["-c", code]).status();
             assert!(done.unwrap().success());
         } else {
-            assert_eq!(said, "");
+            assert_eq!(stderr, "");
         }
     }
 
@@ -99,20 +99,23 @@ impl<'a> Scene<'a> {
     #[track_caller]
     fn refused(&self, mut command: Command, what: &str) {
         command.args(["--set", &self.writable(), "-c", "pass"]);
-        let said = said(command);
+        let stderr = stderr_of(command);
         let expected = format!("{} cannot be writable", self.at("share").display());
-        assert!(said.contains(&expected) && said.contains(what), "{said}");
+        assert!(
+            stderr.contains(&expected) && stderr.contains(what),
+            "{stderr}"
+        );
     }
 }
 
-fn said(mut command: Command) -> String {
-    let output = command.output().expect("the command can be started");
+fn stderr_of(mut command: Command) -> String {
+    let output = command.output().expect("the command starts");
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-fn a_link_in_the_middle_of_the_interpreters_path(world: &World) {
+fn a_symlink_in_the_interpreter_path(world: &World) {
     let scene = Scene::new(world);
-    let home = scene.python().parent().expect("it lies in a directory");
+    let home = scene.python().parent().expect("the path has a parent");
     fs::create_dir_all(scene.at("base/bin")).unwrap();
     let settings = format!("home = {}\n", home.display());
     fs::write(scene.at("base/pyvenv.cfg"), settings).unwrap();
@@ -129,7 +132,7 @@ fn a_link_in_the_middle_of_the_interpreters_path(world: &World) {
     scene.act(&exchange);
     let mut start = scene.command(&named);
     start.args(["-c", "pass"]);
-    assert_eq!(said(start), "");
+    assert_eq!(stderr_of(start), "");
     assert!(scene.has_run(), "the control");
 
     fs::remove_dir_all(scene.at("share/cur")).unwrap();
@@ -138,11 +141,11 @@ fn a_link_in_the_middle_of_the_interpreters_path(world: &World) {
     assert!(!scene.has_run());
 }
 
-fn a_directory_that_comes_first_on_the_path(world: &World) {
+fn a_writable_directory_first_on_path(world: &World) {
     let scene = Scene::new(world);
-    let home = scene.python().parent().expect("it lies in a directory");
+    let home = scene.python().parent().expect("the path has a parent");
     let path = format!("{}:{}", scene.at("share/bin").display(), home.display());
-    let name = scene.python().file_name().expect("it has a name");
+    let name = scene.python().file_name().expect("a file name");
     let command = || {
         let mut command = scene.command(Path::new(name));
         command.env("PATH", &path);
@@ -152,7 +155,7 @@ fn a_directory_that_comes_first_on_the_path(world: &World) {
     scene.act(&scene.leave_program(&program));
     let mut start = command();
     start.args(["-c", "pass"]);
-    assert_eq!(said(start), "");
+    assert_eq!(stderr_of(start), "");
     assert!(scene.has_run(), "the control");
 
     fs::remove_dir_all(scene.at("share/bin")).unwrap();
@@ -161,7 +164,7 @@ fn a_directory_that_comes_first_on_the_path(world: &World) {
     scene.refused(command(), "later starts find programs on `PATH`");
 }
 
-fn a_link_in_the_middle_of_the_caches_path(world: &World) {
+fn a_symlink_in_the_cache_path(world: &World) {
     let scene = Scene::new(world);
     fs::create_dir(scene.at("real")).unwrap();
     symlink("../real", scene.at("share/mid")).unwrap();
@@ -178,7 +181,7 @@ fn a_link_in_the_middle_of_the_caches_path(world: &World) {
     scene.act(&exchange);
     let mut start = command();
     start.args(["-c", "pass"]);
-    assert_eq!(said(start), "");
+    assert_eq!(stderr_of(start), "");
     let is_used = scene.at("share/mid/sandfork").exists();
     assert!(is_used, "the control");
 
@@ -196,17 +199,17 @@ fn a_directory_of_libraries(world: &World) {
         let mut command = scene.command(scene.python());
         let write = format!("filesystem.write=[\"{}\"]", directory.display());
         command.args(["--set", &write, "-c", "pass"]);
-        let said = said(command);
+        let stderr = stderr_of(command);
         assert!(
-            said.contains("cannot be writable"),
-            "{}: {said}",
+            stderr.contains("cannot be writable"),
+            "{}: {stderr}",
             directory.display()
         );
     }
 }
 
 // The policy shows the directory through a symlink to it, and a directory inside it by its own path.
-fn a_tree_beneath_another_name_of_a_writable_one(world: &World) {
+fn a_tree_below_a_symlinked_writable_directory(world: &World) {
     let scene = Scene::new(world);
     fs::create_dir_all(scene.at("share/a/in")).unwrap();
     fs::create_dir(scene.at("secret")).unwrap();
@@ -258,7 +261,7 @@ fn sandbox_policy(scene: &Scene) -> sandfork::Policy {
     standard().set(both).policy()
 }
 
-fn a_policy_and_what_it_extends(world: &World) {
+fn a_policy_file_and_its_base(world: &World) {
     let scene = Scene::new(world);
     let (policy, base) = (scene.at("share/policy.toml"), scene.at("share/base.toml"));
     fs::write(scene.at("secret"), "secret").unwrap();
@@ -268,7 +271,7 @@ fn a_policy_and_what_it_extends(world: &World) {
     let shown = |policy: &Path| {
         let mut command = scene.command(scene.python());
         command.arg("--policy").arg(policy).args(["-c", &read]);
-        let output = command.output().expect("the command can be started");
+        let output = command.output().expect("the command starts");
         String::from_utf8_lossy(&output.stdout).into_owned()
     };
     assert_eq!(shown(&policy), "");
@@ -293,5 +296,5 @@ fn a_policy_and_what_it_extends(world: &World) {
     let write = format!("filesystem.write=[\"{}\"]", elsewhere.display());
     command.arg("--policy").arg(&policy);
     command.args(["--set", &write, "-c", "pass"]);
-    assert_eq!(said(command), "");
+    assert_eq!(stderr_of(command), "");
 }

@@ -21,9 +21,10 @@ pub fn tests() -> Vec<Test> {
 /// Creates a host directory with these files, which guests may read.
 fn directory(files: impl Iterator<Item = (String, &'static str)>) -> tempfile::TempDir {
     let place = tempfile::tempdir().expect("a temporary directory");
-    fs::set_permissions(place.path(), Permissions::from_mode(0o755)).expect("it is ours");
+    fs::set_permissions(place.path(), Permissions::from_mode(0o755))
+        .expect("the test owns the file");
     for (name, contents) in files {
-        fs::write(place.path().join(name), contents).expect("it is written");
+        fs::write(place.path().join(name), contents).expect("the file is written");
     }
     place
 }

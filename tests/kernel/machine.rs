@@ -15,13 +15,13 @@ pub fn tests() -> Vec<Test> {
     tests![
         a_guest_sees_its_limits,
         a_fresh_interpreter_sees_its_limits,
-        without_a_proc_the_rest_is_told,
+        limits_are_visible_without_proc,
         programs_that_describe_the_machine_work,
         a_package_sees_the_limits_while_it_is_preloaded,
-        clocks_begin_with_the_zygote,
+        clocks_start_with_the_zygote,
         the_interpreter_shows_no_arguments,
         calls_with_bad_arguments_get_the_kernels_errors,
-        many_questions_are_the_guests_own_time,
+        notified_calls_count_as_guest_time,
     ]
 }
 
@@ -81,7 +81,7 @@ fn a_fresh_interpreter_sees_its_limits(world: &World) {
     fine(&world.run(limited().set("python.fresh=true"), &code));
 }
 
-fn without_a_proc_the_rest_is_told(world: &World) {
+fn limits_are_visible_without_proc(world: &World) {
     let recipe = limited().set("filesystem.proc=false");
     let code = format!("{CALLS}{SYS}assert not os.path.exists('/proc')\n");
     fine(&world.run(recipe, &code));
@@ -118,9 +118,9 @@ for command, expected in (
 }
 
 fn a_package_sees_the_limits_while_it_is_preloaded(world: &World) {
-    let place = tempfile::tempdir_in("/var/tmp").expect("it is made");
+    let place = tempfile::tempdir_in("/var/tmp").expect("a temporary directory");
     let module = "import os\nwith open('/proc/meminfo') as file:\n    line = file.readline()\ncount = os.cpu_count()\n";
-    std::fs::write(place.path().join("looked.py"), module).expect("it is written");
+    std::fs::write(place.path().join("looked.py"), module).expect("the file is written");
     let recipe = limited()
         .set(format!("python.path={}", place.path().display()))
         .set("python.preload=looked");
@@ -131,7 +131,7 @@ fn a_package_sees_the_limits_while_it_is_preloaded(world: &World) {
 }
 
 // Also the boot time and the ages of processes, which programs compute from files.
-fn clocks_begin_with_the_zygote(world: &World) {
+fn clocks_start_with_the_zygote(world: &World) {
     if world.host.machine.time_namespaces == TimeNamespaces::Unavailable {
         return;
     }
@@ -198,7 +198,7 @@ fn calls_with_bad_arguments_get_the_kernels_errors(world: &World) {
 }
 
 // The supervisor answers the calls, and the time of each answer counts as the guest's.
-fn many_questions_are_the_guests_own_time(world: &World) {
+fn notified_calls_count_as_guest_time(world: &World) {
     let code = "
 import os, threading
 

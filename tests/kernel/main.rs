@@ -66,10 +66,10 @@ fn main() -> ExitCode {
     // One line for each panic; the summary repeats the failures.
     std::panic::set_hook(Box::new(|panic| eprintln!("{panic}")));
     if let Some(part) = apart::requested() {
-        return apart::play(&part);
+        return apart::run_part(&part);
     }
     let arguments = threads::arguments();
-    let world = match World::look() {
+    let world = match World::probe() {
         Ok(world) => Arc::new(world),
         Err(error) => {
             eprintln!("kernel tests: {error}");

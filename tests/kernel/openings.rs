@@ -9,16 +9,16 @@ use crate::world::World;
 
 pub fn tests() -> Vec<Test> {
     tests![
-        calls_that_change_nothing,
-        programs_of_the_guest_where_the_policy_allows_them,
-        no_programs_of_the_guest_without,
-        files_that_programs_look_for,
-        a_second_place_for_temporary_files,
-        the_hosts_files_in_their_place,
-        the_directories_of_the_root,
-        memory_files_of_callers_who_name_no_flag,
-        the_terminal_of_the_guest_and_no_other,
-        headers_of_the_interpreter,
+        harmless_calls_are_allowed,
+        guest_programs_run_if_the_policy_allows,
+        guest_programs_are_refused_by_default,
+        common_system_files_exist,
+        var_tmp_is_a_link_to_tmp,
+        host_files_are_shown_at_their_paths,
+        root_has_the_usual_directories,
+        memfds_without_flags_are_not_executable,
+        dev_tty_is_the_guests_own_terminal,
+        interpreter_headers_are_shown,
     ]
 }
 
@@ -51,7 +51,7 @@ except PermissionError:
 print('fine')
 ";
 
-fn calls_that_change_nothing(world: &World) {
+fn harmless_calls_are_allowed(world: &World) {
     let outcome = world.run(standard(), NOTHING);
     fine(&outcome);
 }
@@ -87,18 +87,18 @@ fn printed(world: &World, recipe: Recipe) -> String {
     outcome.stdout().trim().to_owned()
 }
 
-fn programs_of_the_guest_where_the_policy_allows_them(world: &World) {
+fn guest_programs_run_if_the_policy_allows(world: &World) {
     let printed = printed(world, standard().set("filesystem.work_exec=true"));
     assert_eq!(printed, "ran loaded refused refused refused refused");
 }
 
-fn no_programs_of_the_guest_without(world: &World) {
+fn guest_programs_are_refused_by_default(world: &World) {
     let printed = printed(world, standard());
     assert_eq!(printed, "refused refused refused refused refused refused");
 }
 
 // libc resolves the names; the `mimetypes` module reads the types.
-fn files_that_programs_look_for(world: &World) {
+fn common_system_files_exist(world: &World) {
     let code = "\
 import mimetypes, socket
 assert socket.getservbyname('https') == 443 and socket.getprotobyname('tcp') == 6
@@ -110,7 +110,7 @@ assert socket.gethostbyname(socket.gethostname()) == '127.0.0.1'
 }
 
 // The link exists unless the interpreter is below /var/tmp, as in the tests of an ordinary user.
-fn a_second_place_for_temporary_files(world: &World) {
+fn var_tmp_is_a_link_to_tmp(world: &World) {
     let code = "\
 import os, sys, tempfile
 assert os.path.islink('/var/tmp') is not sys.prefix.startswith('/var/tmp')
@@ -121,9 +121,9 @@ with tempfile.NamedTemporaryFile(dir='/tmp') as file:
     fine(&world.run(standard(), code));
 }
 
-fn the_hosts_files_in_their_place(world: &World) {
-    let place = tempfile::tempdir_in("/var/tmp").expect("it is made");
-    std::fs::write(place.path().join("shown"), "the host's").expect("it is written");
+fn host_files_are_shown_at_their_paths(world: &World) {
+    let place = tempfile::tempdir_in("/var/tmp").expect("a temporary directory");
+    std::fs::write(place.path().join("shown"), "the host's").expect("the file is written");
     let shown = place.path().display();
     let code = format!("print(open('{shown}/shown').read())");
     let outcome = world.run(
@@ -140,7 +140,7 @@ fn the_hosts_files_in_their_place(world: &World) {
     }
 }
 
-fn the_directories_of_the_root(world: &World) {
+fn root_has_the_usual_directories(world: &World) {
     let code = "\
 import os
 assert {'dev', 'etc', 'tmp', 'usr', 'work'} <= set(os.listdir('/'))
@@ -187,7 +187,7 @@ MFD_EXEC = 0x10
 assert refused('x', MFD_EXEC)
 ";
 
-fn memory_files_of_callers_who_name_no_flag(world: &World) {
+fn memfds_without_flags_are_not_executable(world: &World) {
     // Without a cgroup to account for them, memory files are refused. Before Linux 6.3, all of them are executable.
     let machine = &world.host.machine;
     let counted = !matches!(machine.cgroup, CgroupSupport::Nowhere(_));
@@ -200,7 +200,7 @@ fn memory_files_of_callers_who_name_no_flag(world: &World) {
 }
 
 // In the process with the guest's own controlling terminal, `/dev/tty` is that terminal; elsewhere it is none.
-fn the_terminal_of_the_guest_and_no_other(world: &World) {
+fn dev_tty_is_the_guests_own_terminal(world: &World) {
     let code = "\
 import errno, os, pty
 try:
@@ -218,7 +218,7 @@ assert b'hello' in os.read(terminal, 100)
     fine(&world.run(standard(), code));
 }
 
-fn headers_of_the_interpreter(world: &World) {
+fn interpreter_headers_are_shown(world: &World) {
     let header = "include/python' + '.'.join(map(str, sys.version_info[:2])) + '/Python.h";
     let code = format!("import os, sys; print(os.path.exists(sys.base_prefix + '/{header}'))");
     for python in &world.pythons {

@@ -21,11 +21,11 @@ pub fn tests() -> Vec<Test> {
         an_environment_by_its_interpreter,
         an_environment_without_programs,
         an_environment_of_another_environment,
-        what_is_shown_stays_as_it_is,
+        shown_trees_are_unchanged,
         a_directory_of_modules,
-        data_to_read_and_a_place_for_results,
+        data_and_a_results_directory,
         a_session_keeps_its_own_quota,
-        runs_do_not_meet_in_what_they_see,
+        runs_do_not_share_directories,
     ];
     tests.push(
         Test::new(
@@ -42,8 +42,9 @@ fn directory() -> TempDir {
     let made = tempfile::Builder::new()
         .prefix("sandfork test ")
         .tempdir_in("/tmp");
-    let directory = made.expect("a directory can be made");
-    fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).expect("it is ours");
+    let directory = made.expect("the directory is created");
+    fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755))
+        .expect("the test owns the file");
     directory
 }
 
@@ -62,12 +63,12 @@ fn environment(python: &Path, at: &Path) -> PathBuf {
     );
     let libraries = venv.join("lib");
     let version = fs::read_dir(&libraries)
-        .expect("it has libraries")
+        .expect("the environment has libraries")
         .next()
         .expect("of its version")
-        .expect("which can be read");
+        .expect("the directory can be read");
     let package = version.path().join("site-packages/probed");
-    fs::create_dir(&package).expect("it is ours");
+    fs::create_dir(&package).expect("the test owns the file");
     fs::write(
         package.join("__init__.py"),
         "import os\npid = os.getpid()\n",
@@ -81,7 +82,7 @@ fn environment(python: &Path, at: &Path) -> PathBuf {
 
 /// Makes a directory world-writable, so that only the sandbox prevents a write.
 fn open_to_all(path: &Path) {
-    fs::set_permissions(path, fs::Permissions::from_mode(0o777)).expect("it is ours");
+    fs::set_permissions(path, fs::Permissions::from_mode(0o777)).expect("the test owns the file");
 }
 
 /// Uses a package in every way, and tries to modify it.
@@ -175,7 +176,7 @@ fn of_every_version(world: &World) {
 }
 
 // Parent directories are the guest's own: its changes to them disappear after the run.
-fn what_is_shown_stays_as_it_is(world: &World) {
+fn shown_trees_are_unchanged(world: &World) {
     let host = directory();
     let venv = environment(&world.host.interpreter.executable, host.path());
     let sandbox = world.build(standard().python(&venv));
@@ -203,7 +204,7 @@ fn a_directory_of_modules(world: &World) {
     fs::write(host.path().join("beside.py"), "answer = 42\n").expect("a module");
     open_to_all(&host.path().join("beside.py"));
     let recipe = || {
-        let path = toml::Value::from(host.path().to_str().expect("its name is text"));
+        let path = toml::Value::from(host.path().to_str().expect("a UTF-8 path"));
         standard().set(format!("python.path=[{path}]"))
     };
     let code = "import beside, os\n\
@@ -216,10 +217,10 @@ fn a_directory_of_modules(world: &World) {
     fine(&outcome);
 }
 
-fn data_to_read_and_a_place_for_results(world: &World) {
+fn data_and_a_results_directory(world: &World) {
     let host = directory();
     let at = |name: &str| host.path().join(name);
-    fs::create_dir_all(at("data/results")).expect("it is ours");
+    fs::create_dir_all(at("data/results")).expect("the test owns the file");
     fs::write(at("data/input"), "input").expect("a file");
     fs::write(at("single"), "single").expect("a file");
     for path in ["data", "data/results", "data/input", "single"] {
@@ -246,7 +247,7 @@ fn data_to_read_and_a_place_for_results(world: &World) {
     let outcome = world.run(recipe, &code);
     fine(&outcome);
     assert_eq!(outcome.stdout(), "input single False\n");
-    let result = fs::read_to_string(at("data/results/out")).expect("it was written");
+    let result = fs::read_to_string(at("data/results/out")).expect("the file exists");
     assert_eq!(result, "result");
 }
 
@@ -269,7 +270,7 @@ fn a_session_keeps_its_own_quota(world: &World) {
     assert_eq!(outcome.stdout(), "True No space left on device\n");
 }
 
-fn runs_do_not_meet_in_what_they_see(world: &World) {
+fn runs_do_not_share_directories(world: &World) {
     let host = directory();
     let venv = environment(&world.host.interpreter.executable, host.path());
     let sandbox = world.build(standard().python(&venv));

@@ -21,15 +21,15 @@ pub const PARTS: [Part; 1] = [("pool-alone", alone)];
 
 pub fn tests() -> Vec<Test> {
     let mut tests = tests![
-        a_worker_that_stands_ready_is_used,
-        it_stands_ready_where_nothing_may_be_imported,
-        another_stands_ready_while_a_run_goes_on,
-        what_stands_ready_is_fresh,
-        a_session_begins_in_a_worker_that_stands_ready,
+        ready_worker_is_used,
+        ready_worker_exists_without_allowed_imports,
+        pool_is_refilled_during_a_run,
+        ready_workers_are_fresh,
+        session_uses_a_ready_worker,
     ];
     tests.extend(needing(
         Need::EveryProcess,
-        tests![workers_that_stand_ready_end_with_their_sandbox],
+        tests![ready_workers_end_with_their_sandbox],
     ));
     tests
 }
@@ -41,7 +41,7 @@ fn pooled(world: &World) -> Sandbox {
 }
 
 /// Returns whether the run's worker had been forked before the run was requested.
-fn stood_ready(outcome: &Outcome) -> bool {
+fn was_ready(outcome: &Outcome) -> bool {
     outcome.usage().phases.fork.is_zero()
 }
 
@@ -50,7 +50,7 @@ fn run_in_ready(sandbox: &Sandbox, code: &str) -> Outcome {
     let until = Instant::now() + Duration::from_secs(60);
     loop {
         let outcome = run(sandbox, code);
-        if stood_ready(&outcome) {
+        if was_ready(&outcome) {
             return outcome;
         }
         assert!(
@@ -62,24 +62,21 @@ fn run_in_ready(sandbox: &Sandbox, code: &str) -> Outcome {
     }
 }
 
-fn a_worker_that_stands_ready_is_used(world: &World) {
+fn ready_worker_is_used(world: &World) {
     let sandbox = pooled(world);
-    assert!(
-        !stood_ready(&run(&sandbox, "1")),
-        "no run had asked for one"
-    );
+    assert!(!was_ready(&run(&sandbox, "1")), "no run had asked for one");
     let outcome = run_in_ready(&sandbox, "6 * 7");
     fine(&outcome);
     assert_eq!(outcome.value(), Some(&42.into()));
     assert!(!outcome.enforced().layers.is_empty());
     let never = world.build(standard());
     for _ in 0..5 {
-        assert!(!stood_ready(&run(&never, "1")));
+        assert!(!was_ready(&run(&never, "1")));
         thread::sleep(Duration::from_millis(20));
     }
 }
 
-fn it_stands_ready_where_nothing_may_be_imported(world: &World) {
+fn ready_worker_exists_without_allowed_imports(world: &World) {
     let policy = standard().python(world.python()).set("imports.allow=[]");
     let sandbox = Sandbox::builder().policy(policy.policy()).ready(2).build();
     let sandbox = sandbox.expect("a sandbox");
@@ -93,31 +90,31 @@ fn it_stands_ready_where_nothing_may_be_imported(world: &World) {
 
 // The pool is refilled while a run is in progress, not only after it. So a pool of one worker can serve two concurrent
 // runs, if the second starts a moment later.
-fn another_stands_ready_while_a_run_goes_on(world: &World) {
+fn pool_is_refilled_during_a_run(world: &World) {
     let policy = standard().python(world.python()).policy();
     let sandbox = Sandbox::builder().policy(policy).ready(1).build();
     let sandbox = sandbox.expect("a sandbox");
-    let both_stood_ready = || {
+    let both_were_ready = || {
         // Lets the pool become idle, so that only this run wakes it.
         thread::sleep(Duration::from_millis(200));
-        let cancel = Cancel::new().expect("a descriptor is left");
+        let cancel = Cancel::new().expect("a descriptor is available");
         let long = Request::python("import time; time.sleep(60)").cancel(&cancel);
         let (long, short) = thread::scope(|scope| {
             let long = scope.spawn(|| run(&sandbox, long));
             thread::sleep(Duration::from_millis(200));
             let short = run(&sandbox, "1");
             cancel.cancel();
-            (long.join().expect("it does not panic"), short)
+            (long.join().expect("the thread does not panic"), short)
         });
         fine(&short);
         assert_eq!(long.status(), Status::Interrupted, "{}", shown(&long));
-        stood_ready(&long) && stood_ready(&short)
+        was_ready(&long) && was_ready(&short)
     };
     // A busy machine may be late with either worker.
-    assert!((0..20).any(|_| both_stood_ready()));
+    assert!((0..20).any(|_| both_were_ready()));
 }
 
-fn what_stands_ready_is_fresh(world: &World) {
+fn ready_workers_are_fresh(world: &World) {
     let sandbox = pooled(world);
     let code = "import os, random\nseen = os.listdir('/work') + os.listdir('/tmp')\n\
                 open('/work/mark', 'w').write('x')\nprint(seen, os.urandom(8).hex(), random.random())";
@@ -130,7 +127,7 @@ fn what_stands_ready_is_fresh(world: &World) {
     }
 }
 
-fn a_session_begins_in_a_worker_that_stands_ready(world: &World) {
+fn session_uses_a_ready_worker(world: &World) {
     let sandbox = Arc::new(pooled(world));
     for number in 0..10 {
         let mut session = sandbox.session().expect("a session");
@@ -140,7 +137,7 @@ fn a_session_begins_in_a_worker_that_stands_ready(world: &World) {
     }
 }
 
-fn workers_that_stand_ready_end_with_their_sandbox(_: &World) {
+fn ready_workers_end_with_their_sandbox(_: &World) {
     apart::finishes("pool-alone");
 }
 
@@ -167,7 +164,7 @@ fn alone() {
     thread::sleep(Duration::from_millis(200));
     let waiting = waiting();
     for worker in &waiting {
-        kill(*worker, Signal::SIGKILL).expect("it is there");
+        kill(*worker, Signal::SIGKILL).expect("the worker is alive");
     }
     let is_reaped = |pid: &Pid| !is_worker(*pid);
     assert!(wait_until(|| waiting.iter().all(is_reaped)));

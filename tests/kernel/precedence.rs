@@ -47,14 +47,14 @@ fn a_guest_is_not_preferred(world: &World) {
     favoured.args(["-I", "-c", FAVOUR]).arg(part.get_program());
     let set = |(name, value): (_, Option<_>)| Some((name, value?));
     favoured.envs(part.get_envs().filter_map(set));
-    let played = favoured.output().expect("it can be started again");
-    let said = String::from_utf8_lossy(&played.stderr);
-    assert!(played.status.success(), "{}\n{said}", played.status);
+    let output = favoured.output().expect("the process starts");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}\n{stderr}", output.status);
 }
 
 /// Runs in a privileged process.
 fn favoured() {
-    let own = fs::read_to_string("/proc/self/stat").expect("it is there");
+    let own = fs::read_to_string("/proc/self/stat").expect("/proc is mounted");
     let own = own.rsplit_once(") ").expect("a name").1;
     // Field 19 of proc_pid_stat(5). The string begins with field 3.
     let nice: i32 = own
@@ -64,7 +64,7 @@ fn favoured() {
         .parse()
         .expect("a number");
     assert_eq!(nice, if geteuid().is_root() { -5 } else { 5 });
-    let world = World::look().expect("the machine can be looked at");
+    let world = World::probe().expect("the host can be probed");
     let outcome = run(&world.build(standard()), LOOK);
     fine(&outcome);
     // A positive nice value is kept.

@@ -16,23 +16,23 @@ use crate::test::{Test, needing, tests};
 use crate::world::World;
 
 pub fn tests() -> Vec<Test> {
-    let another = tests![another_interpreter_at_the_same_path_is_planned_for_as_it_is];
+    let another = tests![replaced_interpreter_is_detected];
     let another = needing(Need::Packages, another);
     let mut tests = tests![
-        a_later_start_uses_the_byte_code_of_the_first,
-        an_interpreter_that_lasts_has_its_own_byte_code,
-        a_file_that_is_not_as_it_was_written_is_replaced,
-        an_environment_is_planned_for_as_it_is,
-        what_is_in_other_hands_is_not_used,
-        a_guest_cannot_write_what_later_starts_use,
-        a_guest_cannot_exchange_the_interpreter_of_later_starts,
-        where_nothing_can_be_kept_a_run_is_only_slower,
-        doctor_says_where_starts_are_kept,
+        later_start_reuses_the_byte_code,
+        long_lived_zygote_has_separate_byte_code,
+        modified_cache_file_is_replaced,
+        changed_environment_is_detected,
+        cache_writable_by_others_is_not_used,
+        guest_cannot_write_the_cache,
+        guest_cannot_replace_the_interpreter,
+        unusable_cache_only_slows_a_run,
+        doctor_shows_the_cache_directory,
     ];
     tests.extend(another);
     tests.extend(needing(
         Need::EveryProcess,
-        tests![the_process_that_waits_for_a_zygote_has_no_interpreter_any_more],
+        tests![zygotes_parent_has_discarded_its_interpreter],
     ));
     tests
 }
@@ -69,9 +69,9 @@ impl<'a> Started<'a> {
         };
         let logged = run("trace");
         assert_eq!(text(&logged.stdout), "42\n", "{}", text(&logged.stderr));
-        let said = run("off");
+        let printed = run("off");
         assert_eq!(
-            (text(&said.stdout), text(&said.stderr)),
+            (text(&printed.stdout), text(&printed.stderr)),
             ("42\n".into(), String::new())
         );
         text(&logged.stderr)
@@ -84,16 +84,19 @@ impl<'a> Started<'a> {
         command.args(["run", "--set", &set, "-c", code]);
         command.env("XDG_CACHE_HOME", self.home.path());
         command.env("SANDFORK_LOG", "trace");
-        let said = output(command);
-        let logged = text(&said.stderr);
-        assert!(said.status.success(), "{logged}");
-        (text(&said.stdout).trim().to_owned(), logged.contains(USED))
+        let printed = output(command);
+        let logged = text(&printed.stderr);
+        assert!(printed.status.success(), "{logged}");
+        (
+            text(&printed.stdout).trim().to_owned(),
+            logged.contains(USED),
+        )
     }
 
     /// Returns the cached files.
     fn files(&self) -> Vec<PathBuf> {
         let entries = fs::read_dir(self.directory()).into_iter().flatten();
-        let paths = entries.map(|entry| entry.expect("it can be read").path());
+        let paths = entries.map(|entry| entry.expect("the file is readable").path());
         paths.collect()
     }
 
@@ -103,7 +106,7 @@ impl<'a> Started<'a> {
 }
 
 fn output(mut command: Command) -> Output {
-    command.output().expect("the command can be started")
+    command.output().expect("the command starts")
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -113,7 +116,7 @@ fn text(bytes: &[u8]) -> String {
 const USED: &str = "the byte code of an earlier start is used";
 const UNUSED: &str = "the byte code that is kept is not used";
 
-fn a_later_start_uses_the_byte_code_of_the_first(world: &World) {
+fn later_start_reuses_the_byte_code(world: &World) {
     let started = Started::new(world);
     let run = || {
         let mut command = started.command(&["run", "-c", "1"]);
@@ -125,37 +128,37 @@ fn a_later_start_uses_the_byte_code_of_the_first(world: &World) {
     let [file] = &started.files()[..] else {
         panic!("{:?}", started.files());
     };
-    let written = fs::metadata(file).expect("it was kept");
+    let written = fs::metadata(file).expect("the file is cached");
     assert_eq!(written.mode() & 0o777, 0o600);
     for _ in 0..2 {
         let later = run();
         assert!(later.contains(USED), "{later}");
     }
-    let kept = fs::metadata(file).expect("it is kept");
+    let kept = fs::metadata(file).expect("the file is cached");
     assert_eq!(
         (kept.ino(), kept.mtime_nsec()),
         (written.ino(), written.mtime_nsec())
     );
 }
 
-fn an_interpreter_that_lasts_has_its_own_byte_code(world: &World) {
+fn long_lived_zygote_has_separate_byte_code(world: &World) {
     let started = Started::new(world);
     let tasks = started.home.path().join("tasks.jsonl");
     fs::write(
         &tasks,
         "{\"code\": \"print(6 * 7)\", \"expect\": {\"stdout\": \"42\\n\"}}\n",
     )
-    .expect("it is ours");
+    .expect("the test owns the file");
     let map = || {
         let mut command = started.command(&["map"]);
         command.arg(&tasks).env("SANDFORK_LOG", "trace");
-        let said = output(command);
+        let printed = output(command);
         assert!(
-            text(&said.stdout).contains("\"ok\""),
+            text(&printed.stdout).contains("\"ok\""),
             "{}",
-            text(&said.stderr)
+            text(&printed.stderr)
         );
-        text(&said.stderr)
+        text(&printed.stderr)
     };
     started.run(|_| ());
     assert!(!map().contains(USED));
@@ -165,40 +168,43 @@ fn an_interpreter_that_lasts_has_its_own_byte_code(world: &World) {
     let mut sizes: Vec<u64> = started
         .files()
         .iter()
-        .map(|file| fs::metadata(file).expect("it is kept").len())
+        .map(|file| fs::metadata(file).expect("the file is cached").len())
         .collect();
     sizes.sort_unstable();
     assert!(sizes[1] > 3 * sizes[0], "{sizes:?}");
 }
 
-fn a_file_that_is_not_as_it_was_written_is_replaced(world: &World) {
+fn modified_cache_file_is_replaced(world: &World) {
     let started = Started::new(world);
     started.run(|_| ());
     let [file] = &started.files()[..] else {
         panic!("{:?}", started.files());
     };
-    let whole = fs::read(file).expect("it was kept");
+    let whole = fs::read(file).expect("the file is cached");
     let middle = whole.len() / 2;
     let mut changed = whole.clone();
     changed[middle] ^= 1;
     let too_large = vec![0; 5 << 20];
     for bytes in [&whole[..middle], &changed, &[], b"text", &too_large] {
-        fs::write(file, bytes).expect("it is ours");
+        fs::write(file, bytes).expect("the test owns the file");
         let logged = started.run(|_| ());
         assert!(logged.contains(UNUSED), "{logged}");
         let later = started.run(|_| ());
         assert!(later.contains(USED), "{later}");
-        assert_eq!(fs::read(file).expect("it was kept").len(), whole.len());
+        assert_eq!(
+            fs::read(file).expect("the file is cached").len(),
+            whole.len()
+        );
     }
 }
 
-fn an_environment_is_planned_for_as_it_is(world: &World) {
+fn changed_environment_is_detected(world: &World) {
     let environment = file("unused", 0o644, "");
     let prefix = environment.path().display().to_string();
     let interpreter = &world.host.interpreter;
-    fs::create_dir(environment.path().join("bin")).expect("it is ours");
+    fs::create_dir(environment.path().join("bin")).expect("the test owns the file");
     let python = environment.path().join("bin/python");
-    symlink(&interpreter.executable, &python).expect("it is ours");
+    symlink(&interpreter.executable, &python).expect("the test owns the file");
     let started = Started::new(world);
     // Inside the sandbox, it is a directory only if the plan shows it.
     let code = "import os, sys; print(sys.prefix, os.path.isdir(sys.prefix))";
@@ -209,21 +215,22 @@ fn an_environment_is_planned_for_as_it_is(world: &World) {
     let home = interpreter
         .executable
         .parent()
-        .expect("it is in a directory");
+        .expect("the path has a parent");
     assert_eq!(prefix_of_guest(), (outside.clone(), false));
     // Since Python 3.14 the interpreter's own answer differs, so no cached start of the other is used.
     let is_same_answer = interpreter.version < (3, 14, 0);
     for is_second in [false, true] {
         let is_kept = is_same_answer || !is_second;
         assert_eq!(prefix_of_guest(), (outside.clone(), is_kept));
-        fs::write(&configuration, format!("home = {}\n", home.display())).expect("it is ours");
+        fs::write(&configuration, format!("home = {}\n", home.display()))
+            .expect("the test owns the file");
         // Where the answer is the same, the configuration file is checked each time.
         assert_eq!(prefix_of_guest(), (inside.clone(), is_same_answer));
-        fs::remove_file(&configuration).expect("it is ours");
+        fs::remove_file(&configuration).expect("the test owns the file");
     }
 }
 
-fn another_interpreter_at_the_same_path_is_planned_for_as_it_is(world: &World) {
+fn replaced_interpreter_is_detected(world: &World) {
     let directory = file("unused", 0o644, "");
     let link = directory.path().join("python");
     let started = Started::new(world);
@@ -232,7 +239,7 @@ fn another_interpreter_at_the_same_path_is_planned_for_as_it_is(world: &World) {
     for is_second in [false, true] {
         for python in &world.pythons {
             _ = fs::remove_file(&link);
-            symlink(&python.executable, &link).expect("it is ours");
+            symlink(&python.executable, &link).expect("the test owns the file");
             let code = "import json, sys; print(*sys.version_info[:3], sep='.')";
             for is_kept in [is_alone && is_second, true] {
                 let version = python.version_text();
@@ -242,7 +249,7 @@ fn another_interpreter_at_the_same_path_is_planned_for_as_it_is(world: &World) {
     }
 }
 
-fn what_is_in_other_hands_is_not_used(world: &World) {
+fn cache_writable_by_others_is_not_used(world: &World) {
     let started = Started::new(world);
     started.run(|_| ());
     let [file] = &started.files()[..] else {
@@ -257,7 +264,8 @@ fn what_is_in_other_hands_is_not_used(world: &World) {
         );
     };
     let open = |path: &Path, mode| {
-        fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("it is ours");
+        fs::set_permissions(path, fs::Permissions::from_mode(mode))
+            .expect("the test owns the file");
     };
     for path in [&*directory, home] {
         open(path, 0o777);
@@ -265,48 +273,52 @@ fn what_is_in_other_hands_is_not_used(world: &World) {
         open(path, 0o700);
     }
     let moved = home.join("moved");
-    fs::rename(&directory, &moved).expect("it is ours");
-    symlink(&moved, &directory).expect("it is ours");
+    fs::rename(&directory, &moved).expect("the test owns the file");
+    symlink(&moved, &directory).expect("the test owns the file");
     refused("sandfork");
-    fs::remove_file(&directory).expect("it is ours");
-    fs::rename(&moved, &directory).expect("it is ours");
+    fs::remove_file(&directory).expect("the test owns the file");
+    fs::rename(&moved, &directory).expect("the test owns the file");
     // A file that other users can write to is replaced.
     open(file, 0o620);
     let logged = started.run(|_| ());
     assert!(logged.contains(UNUSED), "{logged}");
     assert_eq!(
-        fs::metadata(file).expect("it is kept").mode() & 0o777,
+        fs::metadata(file).expect("the file is cached").mode() & 0o777,
         0o600
     );
-    fs::hard_link(file, &moved).expect("it is ours");
-    fs::remove_file(file).expect("it is ours");
-    symlink(&moved, file).expect("it is ours");
+    fs::hard_link(file, &moved).expect("the test owns the file");
+    fs::remove_file(file).expect("the test owns the file");
+    symlink(&moved, file).expect("the test owns the file");
     let logged = started.run(|_| ());
     assert!(logged.contains(UNUSED), "{logged}");
     assert!(started.run(|_| ()).contains(USED));
-    assert!(fs::symlink_metadata(file).expect("it is kept").is_file());
+    assert!(
+        fs::symlink_metadata(file)
+            .expect("the file is cached")
+            .is_file()
+    );
     if geteuid().is_root() {
         // As with `sudo`, which may keep HOME.
         for theirs in [&*directory, home] {
-            chown(theirs, Some(1), None).expect("root may");
+            chown(theirs, Some(1), None).expect("root has the privilege");
             let logged = started.run(|_| ());
             assert!(!logged.contains(USED), "{logged}");
-            chown(theirs, Some(0), None).expect("root may");
+            chown(theirs, Some(0), None).expect("root has the privilege");
         }
-        chown(file, Some(1), None).expect("root may");
+        chown(file, Some(1), None).expect("root has the privilege");
         let logged = started.run(|_| ());
         assert!(logged.contains(UNUSED), "{logged}");
-        fs::remove_dir_all(&directory).expect("it is ours");
-        chown(home, Some(1), None).expect("root may");
+        fs::remove_dir_all(&directory).expect("the test owns the file");
+        chown(home, Some(1), None).expect("root has the privilege");
         refused("belongs to another user");
         assert!(!directory.exists(), "root's directory is in another user's");
-        chown(home, Some(0), None).expect("root may");
+        chown(home, Some(0), None).expect("root has the privilege");
     }
 }
 
 // The control is the same guest with the cache in another directory. It leaves a file that a later start would use, as
 // root too if the file system supports id-mapped mounts.
-fn a_guest_cannot_write_what_later_starts_use(world: &World) {
+fn guest_cannot_write_the_cache(world: &World) {
     let started = Started::new(world);
     let home = started.home.path();
     let writable = format!("filesystem.write=[\"{}\"]", home.display());
@@ -320,20 +332,20 @@ fn a_guest_cannot_write_what_later_starts_use(world: &World) {
         text(&output(command).stderr)
     };
     let other = tempfile::tempdir().expect("a temporary directory");
-    let said = run(Some(other.path()));
-    if said.is_empty() {
-        let left = fs::metadata(&started.files()[0]).expect("it was left");
+    let printed = run(Some(other.path()));
+    if printed.is_empty() {
+        let left = fs::metadata(&started.files()[0]).expect("the file was left behind");
         assert_eq!(left.uid(), geteuid().as_raw());
-        fs::remove_dir_all(started.directory()).expect("it is ours");
+        fs::remove_dir_all(started.directory()).expect("the test owns the file");
     } else {
-        assert!(said.contains("PermissionError"), "{said}");
+        assert!(printed.contains("PermissionError"), "{printed}");
     }
-    let said = run(None);
-    assert!(said.contains("cannot be writable"), "{said}");
+    let printed = run(None);
+    assert!(printed.contains("cannot be writable"), "{printed}");
     assert!(started.files().is_empty(), "the guest ran");
 }
 
-fn where_nothing_can_be_kept_a_run_is_only_slower(world: &World) {
+fn unusable_cache_only_slows_a_run(world: &World) {
     let started = Started::new(world);
     let refused = |says: &str, change: &dyn Fn(&mut Command)| {
         let logged = started.run(change);
@@ -373,25 +385,29 @@ fn where_nothing_can_be_kept_a_run_is_only_slower(world: &World) {
     }
 }
 
-fn doctor_says_where_starts_are_kept(world: &World) {
+fn doctor_shows_the_cache_directory(world: &World) {
     let started = Started::new(world);
     let says = |home: &Path| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_sandfork"));
         command.arg("doctor").env("XDG_CACHE_HOME", home);
-        let said = text(&output(command).stdout);
-        let line = said.lines().find_map(|line| line.strip_prefix("  cache "));
+        let printed = text(&output(command).stdout);
+        let line = printed
+            .lines()
+            .find_map(|line| line.strip_prefix("  cache "));
         line.expect("it has the line").trim().to_owned()
     };
     let (home, directory) = (started.home.path(), started.directory());
     let usable = format!("yes       {}", directory.display());
     assert_eq!(says(home), usable);
-    fs::create_dir_all(&directory).expect("it is ours");
+    fs::create_dir_all(&directory).expect("the test owns the file");
     assert_eq!(says(home), usable);
     for open in [&*directory, home] {
-        fs::set_permissions(open, fs::Permissions::from_mode(0o777)).expect("it is ours");
+        fs::set_permissions(open, fs::Permissions::from_mode(0o777))
+            .expect("the test owns the file");
         let remedy = format!("`chmod go-w {}`", open.display());
         assert!(says(home).starts_with("no  ") && says(home).contains(&remedy));
-        fs::set_permissions(open, fs::Permissions::from_mode(0o755)).expect("it is ours");
+        fs::set_permissions(open, fs::Permissions::from_mode(0o755))
+            .expect("the test owns the file");
         assert_eq!(says(home), usable);
     }
     assert!(says("/dev/null".as_ref()).starts_with("no  "));
@@ -416,7 +432,7 @@ fn in_mount(command: &mut Command, directory: &Path, options: &str) {
 
 // The process has been an interpreter. The kernel would copy each page that it still shares with its zygote when either
 // writes to it, and the caller of a single run would wait while all of them are freed.
-fn the_process_that_waits_for_a_zygote_has_no_interpreter_any_more(world: &World) {
+fn zygotes_parent_has_discarded_its_interpreter(world: &World) {
     let started = Started::new(world);
     let waits = "import time; print('on', flush=True); time.sleep(600)";
     let mut command = started.command(&["run", "-c", waits]);
@@ -424,8 +440,8 @@ fn the_process_that_waits_for_a_zygote_has_no_interpreter_any_more(world: &World
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
-        .expect("it starts");
-    let mut output = BufReader::new(run.stdout.take().expect("it is a pipe"));
+        .expect("the process starts");
+    let mut output = BufReader::new(run.stdout.take().expect("the stream is piped"));
     let mut line = String::new();
     output.read_line(&mut line).expect("it prints");
     assert_eq!(line, "on\n");
@@ -437,7 +453,8 @@ fn the_process_that_waits_for_a_zygote_has_no_interpreter_any_more(world: &World
         found.next().expect("there is one").pid
     };
     let status = |pid: u32, field: &str| {
-        let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("it can be read");
+        let status =
+            fs::read_to_string(format!("/proc/{pid}/status")).expect("the file is readable");
         let line = status.lines().find_map(|line| line.strip_prefix(field));
         line.expect("a field of status").trim().to_owned()
     };
@@ -450,19 +467,19 @@ fn the_process_that_waits_for_a_zygote_has_no_interpreter_any_more(world: &World
     let (its, zygotes) = (resident(outside), resident(of(Role::Zygote)));
     // Python's SIGINT handler is gone with the interpreter.
     let blocked = u64::from_str_radix(&status(outside, "SigBlk:"), 16).expect("a set of signals");
-    kill(Pid::from_raw(run.id().cast_signed()), Signal::SIGTERM).expect("it runs");
-    run.wait().expect("it ends");
+    kill(Pid::from_raw(run.id().cast_signed()), Signal::SIGTERM).expect("the program runs");
+    run.wait().expect("the process ends");
     assert!(its * 2 < zygotes, "{its} kB of {zygotes}");
     assert_eq!(blocked, 1 << (Signal::SIGINT as u64 - 1));
 }
 
 // The control is the same guest when another interpreter is started: it moves the environment away.
-fn a_guest_cannot_exchange_the_interpreter_of_later_starts(world: &World) {
+fn guest_cannot_replace_the_interpreter(world: &World) {
     let started = Started::new(world);
     let project = tempfile::tempdir().expect("a temporary directory");
     let (venv, away) = (project.path().join(".venv"), project.path().join("away"));
     let python = &world.host.interpreter.executable;
-    let home = python.parent().expect("it lies in a directory").display();
+    let home = python.parent().expect("the path has a parent").display();
     fs::create_dir_all(venv.join("bin")).expect("a directory");
     symlink(python, venv.join("bin/python")).expect("a link");
     fs::write(venv.join("pyvenv.cfg"), format!("home = {home}\n")).expect("a file");
@@ -479,17 +496,17 @@ fn a_guest_cannot_exchange_the_interpreter_of_later_starts(world: &World) {
         command.args(run).env("XDG_CACHE_HOME", started.home.path());
         text(&output(command).stderr)
     };
-    let said = run(python);
-    if said.is_empty() {
+    let printed = run(python);
+    if printed.is_empty() {
         assert!(away.exists(), "the guest can write there");
-        fs::rename(&away, &venv).expect("it is ours");
+        fs::rename(&away, &venv).expect("the test owns the file");
     } else {
         // As root on a file system without id-mapped mounts.
-        assert!(said.contains("PermissionError"), "{said}");
+        assert!(printed.contains("PermissionError"), "{printed}");
     }
     for interpreter in [&venv, &venv.join("bin/python")] {
-        let said = run(interpreter);
-        assert!(said.contains("cannot be writable"), "{said}");
+        let printed = run(interpreter);
+        assert!(printed.contains("cannot be writable"), "{printed}");
         assert!(!away.exists(), "the guest ran");
     }
 }

@@ -23,10 +23,10 @@ use crate::world::{World, run};
 
 pub fn tests() -> Vec<Test> {
     tests![
-        runs_go_on_while_a_successor_is_made,
-        a_zygote_serves_on_if_its_successor_cannot_be_made,
-        at_the_bound_runs_wait_for_a_successor,
-        a_sandbox_ends_while_a_successor_is_made,
+        runs_continue_while_a_successor_starts,
+        zygote_keeps_serving_if_its_successor_fails,
+        runs_wait_for_a_successor_at_the_limit,
+        sandbox_ends_while_a_successor_starts,
     ]
 }
 
@@ -40,14 +40,14 @@ impl Gate {
     fn new() -> Self {
         let place = tempfile::tempdir().expect("a temporary directory");
         let path = place.path();
-        fs::set_permissions(path, Permissions::from_mode(0o755)).expect("it is ours");
+        fs::set_permissions(path, Permissions::from_mode(0o755)).expect("the test owns the file");
         mkfifo(&path.join("gate"), Mode::from_bits_truncate(0o644)).expect("a pipe with a name");
         let code = format!(
             "with open('{}/gate') as gate: word = gate.readline().strip()\n\
              if word: raise ImportError(word)\n",
             path.display()
         );
-        fs::write(path.join("gated.py"), code).expect("it is written");
+        fs::write(path.join("gated.py"), code).expect("the file is written");
         Self(place)
     }
 
@@ -65,7 +65,7 @@ impl Gate {
             is_open
         };
         assert!(wait_until(open), "nothing is imported");
-        Held(pipe.take().expect("it was opened"))
+        Held(pipe.take().expect("the file opens"))
     }
 
     /// Builds a sandbox that preloads the module.
@@ -81,7 +81,7 @@ impl Gate {
         thread::scope(|scope| {
             let built = scope.spawn(|| builder.build());
             self.hold().succeed();
-            let built = built.join().expect("it does not panic");
+            let built = built.join().expect("the thread does not panic");
             built.unwrap_or_else(|error| panic!("no sandbox: {error}"))
         })
     }
@@ -97,7 +97,7 @@ impl Held {
     }
 
     fn go_on(mut self, word: &str) {
-        writeln!(self.0, "{word}").expect("it reads");
+        writeln!(self.0, "{word}").expect("the peer reads");
         // So that the next reader is another import.
         self.await_end();
     }
@@ -129,7 +129,7 @@ fn seed(sandbox: &Sandbox) -> String {
     outcome.stdout().into_owned()
 }
 
-fn runs_go_on_while_a_successor_is_made(world: &World) {
+fn runs_continue_while_a_successor_starts(world: &World) {
     let gate = Gate::new();
     let sandbox = gate.sandbox(world, turnover(3, 1000, Duration::ZERO));
     let first = seed(&sandbox);
@@ -141,7 +141,7 @@ fn runs_go_on_while_a_successor_is_made(world: &World) {
     assert!(wait_until(|| other(0)), "it still serves");
 }
 
-fn a_zygote_serves_on_if_its_successor_cannot_be_made(world: &World) {
+fn zygote_keeps_serving_if_its_successor_fails(world: &World) {
     let gate = Gate::new();
     let sandbox = gate.sandbox(world, turnover(2, 1_000_000, Duration::ZERO));
     let first = seed(&sandbox);
@@ -154,17 +154,19 @@ fn a_zygote_serves_on_if_its_successor_cannot_be_made(world: &World) {
             while !held.is_finished() {
                 assert!(!other(0));
             }
-            held.join().expect("one is made").fail("not today");
+            held.join()
+                .expect("the thread does not panic")
+                .fail("not today");
         });
     }
     thread::scope(|scope| {
         let held = scope.spawn(|| gate.hold().succeed());
         assert!(wait_until(|| other(0)), "it still serves");
-        held.join().expect("one is made");
+        held.join().expect("the thread does not panic");
     });
 }
 
-fn at_the_bound_runs_wait_for_a_successor(world: &World) {
+fn runs_wait_for_a_successor_at_the_limit(world: &World) {
     let gate = Gate::new();
     let sandbox = gate.sandbox(world, turnover(2, 4, Duration::from_secs(3600)));
     let first = seed(&sandbox);
@@ -174,18 +176,18 @@ fn at_the_bound_runs_wait_for_a_successor(world: &World) {
     thread::scope(|scope| {
         let refused = scope.spawn(|| sandbox.run("1"));
         gate.hold().fail("nor tomorrow");
-        let refused = refused.join().expect("it does not panic");
+        let refused = refused.join().expect("the thread does not panic");
         let error = refused.expect_err("no zygote may serve").to_string();
         assert!(error.contains("nor tomorrow"), "{error}");
     });
     thread::scope(|scope| {
         let next = scope.spawn(|| seed(&sandbox));
         gate.hold().succeed();
-        assert_ne!(next.join().expect("it runs"), first);
+        assert_ne!(next.join().expect("the thread does not panic"), first);
     });
 }
 
-fn a_sandbox_ends_while_a_successor_is_made(world: &World) {
+fn sandbox_ends_while_a_successor_starts(world: &World) {
     let gate = Gate::new();
     let sandbox = gate.sandbox(world, turnover(1, 1000, Duration::ZERO));
     seed(&sandbox);

@@ -63,7 +63,7 @@ pub struct World {
 
 impl World {
     /// Probes the machine.
-    pub fn look() -> Result<Self, String> {
+    pub fn probe() -> Result<Self, String> {
         let manifest = read_manifest(&environments())?;
         let policy = standard().policy();
         let host = host::probe("python3", &needs(&policy)).map_err(|error| error.to_string())?;

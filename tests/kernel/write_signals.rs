@@ -22,17 +22,17 @@ pub const PARTS: [Part; 2] = [
 ];
 
 pub fn tests() -> Vec<Test> {
-    let mut all = tests![a_guest_that_closes_its_standard_input];
-    let images = tests![a_guest_with_more_than_the_host_may_write];
+    let mut all = tests![closed_guest_stdin_does_not_kill_the_host];
+    let images = tests![file_size_limit_does_not_kill_the_host];
     all.extend(needing(Need::Snapshots, images));
     all
 }
 
-fn a_guest_that_closes_its_standard_input(_: &World) {
+fn closed_guest_stdin_does_not_kill_the_host(_: &World) {
     apart::finishes("broken-pipes");
 }
 
-fn a_guest_with_more_than_the_host_may_write(_: &World) {
+fn file_size_limit_does_not_kill_the_host(_: &World) {
     apart::finishes("files-over-the-limit");
 }
 
@@ -44,13 +44,16 @@ fn has_default(number: Signal) {
 
 fn broken_pipes() {
     has_default(Signal::SIGPIPE);
-    let world = World::look().expect("the machine can be looked at");
+    let world = World::probe().expect("the host can be probed");
     let sandbox = Arc::new(world.build(standard().set("stdio.stdin=pass")));
     let unread = Request::python("pass").stdin_bytes(vec![b'x'; 1 << 20]);
     fine(&run(&sandbox, unread));
-    let session = sandbox.session().expect("there is room");
+    let session = sandbox.session().expect("the session opens");
     let closes = Program::new(["sh", "-c", "exec 0<&-; echo closed; sleep 60"]).stdin();
-    let program = session.programs().start(closes).expect("it starts");
+    let program = session
+        .programs()
+        .start(closes)
+        .expect("the process starts");
     let event = program.next_event(None);
     assert_eq!(event, Some(ProcessEvent::Stdout(b"closed\n".to_vec())));
     // The process that started the program may hold the pipe open for a moment longer.
@@ -60,17 +63,22 @@ fn broken_pipes() {
 fn files_over_the_limit() {
     const MOST: u64 = 32 << 20;
     let (_, hard) = getrlimit(Resource::RLIMIT_FSIZE).expect("there is a limit");
-    setrlimit(Resource::RLIMIT_FSIZE, MOST, hard).expect("it is lower");
-    let world = World::look().expect("the machine can be looked at");
+    setrlimit(Resource::RLIMIT_FSIZE, MOST, hard).expect("lowering a limit is permitted");
+    let world = World::probe().expect("the host can be probed");
     let sandbox = Arc::new(world.build(standard().set("session.pause_after=50ms")));
-    let mut session = sandbox.session().expect("there is room");
+    let mut session = sandbox.session().expect("the session opens");
     let large = "import os; x = os.urandom(40 << 20); len(x)";
-    fine(session.run(large).expect("it lives").outcome());
+    fine(session.run(large).expect("the session is alive").outcome());
     let refused = session.snapshot().expect_err("it is too large");
     assert!(refused.to_string().contains("File too large"), "{refused}");
     std::thread::sleep(Duration::from_millis(300));
     assert!(!session.is_paused());
-    fine(session.run("len(x)").expect("it lives").outcome());
+    fine(
+        session
+            .run("len(x)")
+            .expect("the session is alive")
+            .outcome(),
+    );
     let path = GuestPath::of_file("large").expect("a path");
     let file = Request::python("pass").file(path, vec![1; 40 << 20]);
     let refused = sandbox.run(file).expect_err("it is too large");

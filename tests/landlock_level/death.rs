@@ -156,12 +156,12 @@ pub fn a_killed_supervisor_leaves_nothing(who: Who) -> Result<(), Failed> {
             .collect()
     };
     assert!(within(LONG, || alive().is_empty()), "left: {:?}", alive());
-    assert_eq!(host.left().len(), 1, "its directory is left");
+    assert_eq!(host.leftovers().len(), 1, "its directory is left");
     host.run(&[], "pass");
     assert!(
-        host.left().is_empty(),
+        host.leftovers().is_empty(),
         "and swept by the next: {:?}",
-        host.left()
+        host.leftovers()
     );
     Ok(())
 }
@@ -188,7 +188,7 @@ pub fn a_killed_helper_leaves_nothing(who: Who) -> Result<(), Failed> {
 }
 
 // Without Landlock's signal scope, the reaper walks the process tree, and the guest may not send signals.
-pub fn an_older_kernel_holds_too(who: Who) -> Result<(), Failed> {
+pub fn older_kernel_confines_too(who: Who) -> Result<(), Failed> {
     let host = Host::new(who);
     let name = unique("old", who);
     let run = |settings: &[&str], code: &str| outcome(&mut older(&host, settings, code));
@@ -201,7 +201,7 @@ for send in (os.kill, lambda pid, sig: signal.pidfd_send_signal(os.pidfd_open(pi
     try: send(os.getppid(), 0)
     except PermissionError: print('refused')";
     assert_eq!(run(&[], refused)["stdout"], "refused\nrefused\n");
-    its_own_are_signalled(&host, who);
+    assert_only_own_processes_are_signalled(&host, who);
 
     let left = run(&[], &daemon(&name).replace("os.setsid()", "pass"));
     assert_eq!(left["status"], "ok", "{left}");
@@ -222,17 +222,17 @@ for send in (os.kill, lambda pid, sig: signal.pidfd_send_signal(os.pidfd_open(pi
         );
         assert_eq!(named(&name), Vec::<i32>::new(), "{bomb}");
     }
-    assert!(host.left().is_empty());
+    assert!(host.leftovers().is_empty());
     Ok(())
 }
 
 /// Checks that a guest on an older kernel can signal its own processes and no others of its user.
-fn its_own_are_signalled(host: &Host, who: Who) {
+fn assert_only_own_processes_are_signalled(host: &Host, who: Who) {
     let other = Running::start(host.command("/bin/sleep").arg("1000"));
     let signal = |pid: i32| {
         let code = format!("import os; os.kill({pid}, 0)");
         let status = host.command(PYTHON).args(["-c", &code]).status();
-        status.expect("it runs").success()
+        status.expect("the command runs").success()
     };
     assert!(signal(other.pid()), "the control run did not signal it");
     let code = format!(

@@ -24,20 +24,20 @@ pub fn hello(who: Who) -> Result<(), Failed> {
         layers[4..].iter().all(|layer| layer == "cgroup"),
         "{layers:?}"
     );
-    assert_eq!(host.left(), Vec::<PathBuf>::new());
+    assert_eq!(host.leftovers(), Vec::<PathBuf>::new());
     Ok(())
 }
 
 // Every level above the host's highest is refused, with the cause and the remaining layers.
-pub fn more_is_refused(who: Who) -> Result<(), Failed> {
+pub fn higher_levels_are_refused(who: Who) -> Result<(), Failed> {
     let host = Host::new(who);
     for level in ["standard", "full"] {
         let mut run = host.sandfork("run", &[&format!("assurance.require={level}")]);
         let output = run.args(["-c", "print(1)"]).output()?;
-        let said = String::from_utf8_lossy(&output.stderr);
+        let stderr = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(125));
         assert!(output.stdout.is_empty());
-        assert_eq!(said.lines().count(), 1, "{said}");
+        assert_eq!(stderr.lines().count(), 1, "{stderr}");
         let required = format!("requires level `{level}`");
         for part in [
             &required,
@@ -45,10 +45,10 @@ pub fn more_is_refused(who: Who) -> Result<(), Failed> {
             "EPERM",
             "assurance.require=landlock",
         ] {
-            assert!(said.contains(part), "{said}");
+            assert!(stderr.contains(part), "{stderr}");
         }
     }
-    assert!(host.left().is_empty());
+    assert!(host.leftovers().is_empty());
     Ok(())
 }
 
@@ -117,7 +117,7 @@ pub fn endings(who: Who) -> Result<(), Failed> {
         (&memory[0], &memory[2]),
         (&json!("memory-limit"), &json!("limits.memory"))
     );
-    assert!(host.left().is_empty());
+    assert!(host.leftovers().is_empty());
     Ok(())
 }
 

@@ -39,11 +39,11 @@ while True:
     file.write(bytes(1 << 20)); file.flush(); kept.append(file)";
     let run = host.run(&["filesystem.work_size=16MiB"], nameless);
     assert_eq!(run["limit"]["name"], "filesystem.work_size", "{run}");
-    assert!(host.left().is_empty(), "{:?}", host.left());
+    assert!(host.leftovers().is_empty(), "{:?}", host.leftovers());
     Ok(())
 }
 
-pub fn nothing_that_a_guest_made_is_left(who: Who) -> Result<(), Failed> {
+pub fn files_of_the_guest_are_removed(who: Who) -> Result<(), Failed> {
     let host = Host::new(who);
     let canary = host.home().join("canary");
     fs::write(&canary, "canary")?;
@@ -62,7 +62,7 @@ print('made')",
     );
     let run = host.run(&PATIENT, &code);
     assert_eq!(run["stdout"], "made\n", "{run}");
-    assert!(host.left().is_empty(), "{:?}", host.left());
+    assert!(host.leftovers().is_empty(), "{:?}", host.leftovers());
     assert_eq!(fs::read_to_string(&canary)?, "canary");
     Ok(())
 }
@@ -89,21 +89,21 @@ print(open('a/b').read(), sorted(os.listdir()))";
         .lines()
         .map(serde_json::from_str)
         .collect::<Result<_, _>>()?;
-    let said = String::from_utf8(output.stderr)?;
-    assert_eq!(results.len(), 2, "{said}");
+    let message = String::from_utf8(output.stderr)?;
+    assert_eq!(results.len(), 2, "{message}");
     assert_eq!(results[0]["stdout"], "mine! ['a', 'c']\n", "{}", results[0]);
     assert_eq!(results[1]["stdout"], "[]\n", "{}", results[1]);
     assert!(
-        said.contains("tasks.jsonl:3: `files`: the files take 2097152 bytes"),
-        "{said}"
+        message.contains("tasks.jsonl:3: `files`: the files take 2097152 bytes"),
+        "{message}"
     );
     fs::remove_file(&tasks)?;
-    assert!(host.left().is_empty(), "{:?}", host.left());
+    assert!(host.leftovers().is_empty(), "{:?}", host.leftovers());
     Ok(())
 }
 
 // Only root can create so small a disk, in a mount namespace of the test's thread.
-pub fn a_full_disk_is_the_hosts(who: Who) -> Result<(), Failed> {
+pub fn full_disk_is_reported_as_the_hosts(who: Who) -> Result<(), Failed> {
     let host = Host::new(who);
     assert!(apart::have_own_mounts(), "root may have them");
     let options = Some("size=1m,nr_inodes=64,mode=1777");
@@ -114,8 +114,8 @@ pub fn a_full_disk_is_the_hosts(who: Who) -> Result<(), Failed> {
     let run = host.run(&["filesystem.work_size=16MiB"], fill);
     assert_eq!(run["status"], "exception", "{run}");
     assert_eq!(run["limit"], Value::Null, "{run}");
-    let said = run["error"]["message"].as_str().unwrap_or_default();
-    assert!(said.contains("No space left on device"), "{run}");
+    let message = run["error"]["message"].as_str().unwrap_or_default();
+    assert!(message.contains("No space left on device"), "{run}");
 
     let mut taken = Vec::new();
     let refused = loop {
@@ -127,17 +127,17 @@ pub fn a_full_disk_is_the_hosts(who: Who) -> Result<(), Failed> {
     };
     assert_eq!(refused.raw_os_error(), Some(libc::ENOSPC));
     let output = host.sandfork("run", &[]).args(["-c", "1"]).output()?;
-    let said = String::from_utf8(output.stderr)?;
+    let message = String::from_utf8(output.stderr)?;
     let place = host.tmp().display().to_string();
     assert!(!output.status.success());
     for word in [&place[..], "No space left on device"] {
-        assert!(said.contains(word), "{said}");
+        assert!(message.contains(word), "{message}");
     }
     for path in taken {
         fs::remove_file(path)?;
     }
     assert_eq!(host.run(&[], "print('on')")["stdout"], "on\n");
-    assert!(host.left().is_empty(), "{:?}", host.left());
+    assert!(host.leftovers().is_empty(), "{:?}", host.leftovers());
     umount2(&host.tmp(), MntFlags::MNT_DETACH)?;
     Ok(())
 }

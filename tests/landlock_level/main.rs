@@ -30,7 +30,10 @@ type Test = fn(Who) -> Result<(), Failed>;
 
 const TESTS: &[(&str, Test)] = &[
     ("hello", endings::hello),
-    ("more_is_refused", endings::more_is_refused),
+    (
+        "higher_levels_are_refused",
+        endings::higher_levels_are_refused,
+    ),
     ("ordinary_programs_work", endings::ordinary_programs_work),
     ("a_program_runs", endings::a_program_runs),
     ("endings", endings::endings),
@@ -58,8 +61,8 @@ const TESTS: &[(&str, Test)] = &[
         files::files_are_limited_and_removed,
     ),
     (
-        "nothing_that_a_guest_made_is_left",
-        files::nothing_that_a_guest_made_is_left,
+        "files_of_the_guest_are_removed",
+        files::files_of_the_guest_are_removed,
     ),
     ("tasks_have_their_files", files::tasks_have_their_files),
     (
@@ -75,20 +78,22 @@ const TESTS: &[(&str, Test)] = &[
         death::a_killed_helper_leaves_nothing,
     ),
     (
-        "an_older_kernel_holds_too",
-        death::an_older_kernel_holds_too,
+        "older_kernel_confines_too",
+        death::older_kernel_confines_too,
     ),
     ("acts_are_refused", reach::acts_are_refused),
     (
         "the_guest_is_unprivileged",
         reach::the_guest_is_unprivileged,
     ),
-    ("a_shown_place_is_refused", reach::a_shown_place_is_refused),
+    ("shown_tmpdir_is_rejected", reach::shown_tmpdir_is_rejected),
 ];
 
 /// Tests that only root can prepare.
-const PREPARED_BY_ROOT: &[(&str, Test)] =
-    &[("a_full_disk_is_the_hosts", files::a_full_disk_is_the_hosts)];
+const PREPARED_BY_ROOT: &[(&str, Test)] = &[(
+    "full_disk_is_reported_as_the_hosts",
+    files::full_disk_is_reported_as_the_hosts,
+)];
 
 /// The bit of CAP_SYS_ADMIN in a capability set (linux/capability.h).
 const CAP_SYS_ADMIN: u64 = 1 << 21;

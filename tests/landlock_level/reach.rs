@@ -66,8 +66,8 @@ fn refused(how: &str) -> bool {
 
 fn reported(command: &mut Command) -> Result<Report, Failed> {
     let output = command.output()?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    Ok(serde_json::from_slice(&output.stdout).map_err(|error| format!("{error}: {said}"))?)
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    Ok(serde_json::from_slice(&output.stdout).map_err(|error| format!("{error}: {stderr}"))?)
 }
 
 // The guest runs under an unused uid of the host, or as its launching user.
@@ -85,7 +85,7 @@ pub fn the_guest_is_unprivileged(who: Who) -> Result<(), Failed> {
 }
 
 // If guests could read the directory for temporary files, they would see each other's files.
-pub fn a_shown_place_is_refused(who: Who) -> Result<(), Failed> {
+pub fn shown_tmpdir_is_rejected(who: Who) -> Result<(), Failed> {
     let host = Host::new(who);
     let shown = host.home().join("shown");
     fs::create_dir(&shown)?;
@@ -96,8 +96,11 @@ pub fn a_shown_place_is_refused(who: Who) -> Result<(), Failed> {
         .env("TMPDIR", Path::new("/usr/share"))
         .args(["-c", "pass"]);
     let output = run.output()?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(125), "{said}");
-    assert!(said.contains("set TMPDIR to another directory"), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(125), "{stderr}");
+    assert!(
+        stderr.contains("set TMPDIR to another directory"),
+        "{stderr}"
+    );
     Ok(())
 }

@@ -50,7 +50,7 @@ impl Host {
     }
 
     /// Returns what supervisors have left behind.
-    pub fn left(&self) -> Vec<PathBuf> {
+    pub fn leftovers(&self) -> Vec<PathBuf> {
         let entries = fs::read_dir(self.tmp()).expect("the directory can be read");
         entries
             .map(|entry| entry.expect("an entry").path())
@@ -151,7 +151,7 @@ impl Drop for Running {
 
 /// Writes a world-readable file.
 pub fn write(path: &Path, text: &str) {
-    let mut file = fs::File::create(path).expect("the file can be made");
+    let mut file = fs::File::create(path).expect("the file is created");
     file.write_all(text.as_bytes())
         .expect("the file can be written");
 }

@@ -19,9 +19,9 @@ type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 pub fn files_are_reached_from_outside(who: Who) -> std::result::Result<(), Failed> {
     let host = Host::new(who);
     let output = host.this_test(FLAG).output()?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{said}");
-    assert!(host.left().is_empty(), "{:?}", host.left());
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{stderr}");
+    assert!(host.leftovers().is_empty(), "{:?}", host.leftovers());
     Ok(())
 }
 

@@ -94,11 +94,11 @@ pub fn main(mut arguments: impl Iterator<Item = String>) -> ! {
 }
 
 fn mount_proc(options: &str) {
-    unshare(CloneFlags::CLONE_NEWNS).expect("root can");
+    unshare(CloneFlags::CLONE_NEWNS).expect("root has the privilege");
     let (none, own) = (None::<&str>, MsFlags::MS_REC | MsFlags::MS_PRIVATE);
-    mount(none, "/", none, own, none).expect("it is its own");
+    mount(none, "/", none, own, none).expect("the mount namespace is private");
     let (proc, flags) = (Some("proc"), MsFlags::empty());
-    mount(proc, "/proc", proc, flags, Some(options)).expect("root can");
+    mount(proc, "/proc", proc, flags, Some(options)).expect("root has the privilege");
 }
 
 fn become_nobody() {

@@ -11,7 +11,7 @@ use crate::mutant::{Mutant, Mutation, Trouble};
 use crate::off::Off;
 use crate::parts;
 use crate::step::{Recorder, Step};
-use crate::subject::{self, Went};
+use crate::subject::{self, Reply};
 use crate::tracer::{Changes, Tracer};
 use crate::verdict::{Verdict, judge};
 use sandfork::Layer;
@@ -85,7 +85,7 @@ pub fn guests(mutant: &Mutant) -> Vec<Guest> {
 }
 
 /// Returns the layers that may stop the same attempts as this one, so that a mutant shows only without them.
-fn doubles(layer: Layer) -> &'static [Layer] {
+fn overlapping(layer: Layer) -> &'static [Layer] {
     match layer {
         Layer::Mounts => &[Layer::Landlock],
         Layer::Landlock => &[Layer::Mounts, Layer::Seccomp],
@@ -116,7 +116,7 @@ pub struct Bench {
     changes: u64,
     mutants: Vec<Mutant>,
     /// What each guest finds in a sound jail.
-    sound: BTreeMap<(Guest, Option<Layer>), Went>,
+    sound: BTreeMap<(Guest, Option<Layer>), Reply>,
 }
 
 /// Limits that are small enough to be reached.
@@ -175,28 +175,28 @@ impl Bench {
         self.tracer.changes = Some(Box::new(recorder));
         self.standing = None;
         let built = self.ask(&format!("build {settings}"));
-        assert_eq!(built, Some(Went::Well));
-        let went = self.ask("run tasks");
-        assert!(matches!(went, Some(Went::Ran { .. })), "{went:?}");
+        assert_eq!(built, Some(Reply::Done));
+        let reply = self.ask("run tasks");
+        assert!(matches!(reply, Some(Reply::Ran { .. })), "{reply:?}");
         self.tracer.changes = None;
         steps.take()
     }
 
     /// Returns what a guest finds in a sound jail, or in one without a layer.
-    pub fn sound(&mut self, guest: Guest, off: Option<Layer>) -> Went {
-        if let Some(went) = self.sound.get(&(guest, off)) {
-            return went.clone();
+    pub fn sound(&mut self, guest: Guest, off: Option<Layer>) -> Reply {
+        if let Some(reply) = self.sound.get(&(guest, off)) {
+            return reply.clone();
         }
         let change = self.change(Vec::new(), off);
-        let went = self.run(guest, &change);
+        let reply = self.run(guest, &change);
         assert_eq!(change.trouble.take(), None, "without {off:?}");
-        let went = went.expect("the supervisor goes on");
+        let reply = reply.expect("the supervisor continues");
         assert!(
-            matches!(went, Went::Ran { .. }),
-            "without {off:?}: {went:?}"
+            matches!(reply, Reply::Ran { .. }),
+            "without {off:?}: {reply:?}"
         );
-        self.sound.insert((guest, off), went.clone());
-        went
+        self.sound.insert((guest, off), reply.clone());
+        reply
     }
 
     /// Returns which check detects the mutant.
@@ -206,11 +206,11 @@ impl Bench {
             return found;
         }
         // What is specific to a network has no second layer.
-        let doubles = match mutant.settings {
-            "" => doubles(mutant.layer),
+        let overlapping = match mutant.settings {
+            "" => overlapping(mutant.layer),
             _ => &[],
         };
-        for off in doubles {
+        for off in overlapping {
             if let Verdict::Guest { difference, .. } = self.compare(mutant, Some(*off)) {
                 return Verdict::Doubled {
                     by: *off,
@@ -223,14 +223,14 @@ impl Bench {
 
     fn compare(&mut self, mutant: &Mutant, off: Option<Layer>) -> Verdict {
         let guests = guests(mutant);
-        let sound: Vec<Went> = guests.iter().map(|guest| self.sound(*guest, off)).collect();
+        let sound: Vec<Reply> = guests.iter().map(|guest| self.sound(*guest, off)).collect();
         let change = self.change(mutant.edits.clone(), off);
         for (guest, sound) in guests.iter().zip(&sound) {
-            let went = self.run(*guest, &change);
+            let reply = self.run(*guest, &change);
             if let Some(trouble) = change.trouble.take() {
                 return Verdict::Untried(trouble);
             }
-            let verdict = judge(sound, went.as_ref());
+            let verdict = judge(sound, reply.as_ref());
             if verdict != Verdict::Survived {
                 return verdict.by(guest.name);
             }
@@ -250,21 +250,21 @@ impl Bench {
     }
 
     /// Runs a guest in a jail that is set up with these changes; `None` if that ends the supervisor.
-    fn run(&mut self, guest: Guest, change: &Change) -> Option<Went> {
+    fn run(&mut self, guest: Guest, change: &Change) -> Option<Reply> {
         self.fixture.reset().expect("the files are this process's");
-        let went = self.try_run(guest, change);
+        let reply = self.try_run(guest, change);
         self.tracer.changes = None;
-        if went.is_none() {
+        if reply.is_none() {
             self.tracer = start(&self.settings, &self.fixture);
         }
-        if !matches!(went, Some(Went::Ran { .. })) {
+        if !matches!(reply, Some(Reply::Ran { .. })) {
             // The zygote was given up. Workers of the next one would have another network than the listener.
             self.standing = None;
         }
-        Some(self.comparable(went?, change.off))
+        Some(self.comparable(reply?, change.off))
     }
 
-    fn try_run(&mut self, guest: Guest, change: &Change) -> Option<Went> {
+    fn try_run(&mut self, guest: Guest, change: &Change) -> Option<Reply> {
         let standing = Some((guest.settings, change.number));
         let changes =
             || -> Option<Box<dyn Changes>> { Some(Box::new(Rc::clone(&change.mutation))) };
@@ -274,7 +274,7 @@ impl Bench {
                 self.tracer.changes = changes();
             }
             let built = self.ask(&format!("build {}", guest.settings))?;
-            if built != Went::Well {
+            if built != Reply::Done {
                 return Some(built);
             }
             self.standing = standing;
@@ -284,27 +284,27 @@ impl Bench {
         // A session has its own thread, whose calls are not traced, so that their results would not be changed.
         if guest.meets && change.off.is_none() && !self.is_listening {
             match self.ask("listen")? {
-                Went::Ran { status, .. } if status == "ok" => self.is_listening = true,
+                Reply::Ran { status, .. } if status == "ok" => self.is_listening = true,
                 other => return Some(other),
             }
         }
         self.ask(&format!("run {}", guest.name))
     }
 
-    fn ask(&mut self, command: &str) -> Option<Went> {
+    fn ask(&mut self, command: &str) -> Option<Reply> {
         let line = self.tracer.ask(command)?;
-        Some(serde_json::from_str(&line).expect("it is an answer"))
+        Some(serde_json::from_str(&line).expect("a valid reply"))
     }
 
     /// Removes what differs between hosts or from run to run.
-    fn comparable(&self, went: Went, off: Option<Layer>) -> Went {
-        let Went::Ran {
+    fn comparable(&self, reply: Reply, off: Option<Layer>) -> Reply {
+        let Reply::Ran {
             status,
             mut stdout,
             mut stderr,
-        } = went
+        } = reply
         else {
-            return went;
+            return reply;
         };
         let names = ["<read>", "<read in tmp>", "<written>", "<hidden>"];
         let paths = self.fixture.directories().map(|(_, path)| path);
@@ -325,7 +325,7 @@ impl Bench {
             let kept = stdout.lines().filter(|line| !differs(line));
             stdout = kept.collect::<Vec<_>>().join("\n");
         }
-        Went::Ran {
+        Reply::Ran {
             status,
             stdout,
             stderr,

@@ -179,7 +179,7 @@ impl Edit {
                 memory.write(address, &[kept.as_bytes(), &[0]].concat())?;
             }
             Act::Instead { name, arguments } => {
-                let number = syscall_number(Arch::X86_64, name).expect("it is a call");
+                let number = syscall_number(Arch::X86_64, name).expect("a known system call");
                 registers.orig_rax = number.into();
                 for (place, value) in arguments.iter().enumerate() {
                     *register(registers, place) = match value {
@@ -220,7 +220,7 @@ fn put_before(pid: Pid, header: u64, stack: u64, first: &[BpfInstruction]) -> io
         bytes.extend([*yes, *no]);
         bytes.extend(operand.to_le_bytes());
     }
-    let added = u16::try_from(first.len()).expect("it is short");
+    let added = u16::try_from(first.len()).expect("fewer than 256 instructions");
     bytes.extend(program);
     let at = below(stack);
     memory.write(at + 16, &bytes)?;

@@ -78,7 +78,7 @@ pub fn mutants() -> Vec<Mutant> {
     let guest = Preset::of(Surroundings::Namespaces).guest;
     let mut all: Vec<Mutant> = syscalls(Arch::X86_64)
         .filter(|(name, _)| !guest.contains_key(name))
-        .map(|(name, number)| lets(name, Calls::Number(number)))
+        .map(|(name, number)| allowing(name, Calls::Number(number)))
         .collect();
     all.extend(
         guest
@@ -96,8 +96,8 @@ pub fn mutants() -> Vec<Mutant> {
         name: format!("{} with a loopback", mutant.name),
         ..mutant.with(LOOPBACK)
     }));
-    all.push(lets("calls of x32", Calls::X32));
-    all.push(lets("another architecture", Calls::OtherArchitecture));
+    all.push(allowing("calls of x32", Calls::X32));
+    all.push(allowing("another architecture", Calls::OtherArchitecture));
     all
 }
 
@@ -108,10 +108,10 @@ fn of_rule(name: &str, verdict: Verdict) -> Vec<Mutant> {
     };
     match verdict {
         Verdict::Allow => vec![forgets(name, Calls::Number(number))],
-        Verdict::Refuse { .. } => vec![lets(name, Calls::Number(number))],
+        Verdict::Refuse { .. } => vec![allowing(name, Calls::Number(number))],
         Verdict::AllowIf { checks, .. } | Verdict::AskIf { checks, .. } => {
             let any = format!("{name} with any arguments");
-            let any = lets(&any, Calls::Number(number));
+            let any = allowing(&any, Calls::Number(number));
             let each = checks
                 .iter()
                 .flat_map(|check| of_check(name, number, check));
@@ -133,7 +133,7 @@ fn of_rule(name: &str, verdict: Verdict) -> Vec<Mutant> {
                             mask,
                             value: *value,
                         };
-                        lets(&format!("{name} with {value:#x}"), with)
+                        allowing(&format!("{name} with {value:#x}"), with)
                     })
                     .collect(),
                 _ => Vec::new(),
@@ -161,7 +161,7 @@ fn of_check(name: &str, number: u32, check: &Check) -> Vec<Mutant> {
         } => (0..32)
             .map(|bit| 1 << bit)
             .filter(|bit| mask & bit != 0)
-            .map(|bit| lets(&title(bit), with(argument, bit, bit)))
+            .map(|bit| allowing(&title(bit), with(argument, bit, bit)))
             .collect(),
         Check::OneOf {
             argument,
@@ -177,7 +177,7 @@ fn of_check(name: &str, number: u32, check: &Check) -> Vec<Mutant> {
             values,
         } => values
             .iter()
-            .map(|value| lets(&title(*value), with(argument, mask, *value)))
+            .map(|value| allowing(&title(*value), with(argument, mask, *value)))
             .collect(),
         // The condition and the inner check concern one argument each; together they are what `name` does with any.
         Check::When { then, .. } => of_check(name, number, then),
@@ -185,7 +185,7 @@ fn of_check(name: &str, number: u32, check: &Check) -> Vec<Mutant> {
 }
 
 /// Makes both filters allow the calls.
-fn lets(name: &str, calls: Calls) -> Mutant {
+fn allowing(name: &str, calls: Calls) -> Mutant {
     let roles = [Role::Zygote, Role::Worker];
     let edits = roles.map(|role| Edit {
         at: Site::every(role, "seccomp"),

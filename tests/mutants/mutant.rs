@@ -77,7 +77,7 @@ impl Mutation {
         !leaves_traces && self.edits.iter().all(|edit| edit.at.role == Role::Worker)
     }
 
-    fn tell(&self, trouble: String) {
+    fn record_trouble(&self, trouble: String) {
         self.trouble.borrow_mut().get_or_insert(trouble);
     }
 }
@@ -85,14 +85,14 @@ impl Mutation {
 impl Changes for Mutation {
     fn before(&mut self, pid: Pid, call: &Call, registers: &mut libc::user_regs_struct) -> Before {
         if let Some(off) = &self.off {
-            off.hear(pid, call);
+            off.record_limit(pid, call);
         }
         let mut all = Before::Untouched;
         for edit in &self.edits {
             match edit.apply(pid, call, &self.made, registers) {
                 Ok(Before::Untouched) => {}
                 Ok(before) => all = before,
-                Err(error) => self.tell(format!("{call} could not be changed: {error}")),
+                Err(error) => self.record_trouble(format!("{call} could not be changed: {error}")),
             }
         }
         if call.role != Role::Supervisor {
@@ -103,22 +103,22 @@ impl Changes for Mutation {
 
     fn after(&mut self, pid: Pid, call: &Call) -> After {
         let Some(off) = &self.off else {
-            return if stands(call) {
+            return if has_reported_jail(call) {
                 After::LetGo
             } else {
                 After::Traced
             };
         };
         if call.role == Role::Supervisor {
-            off.lie(pid, call);
+            off.forge(pid, call);
         }
-        if stands(call) {
+        if has_reported_jail(call) {
             self.standing.insert(pid);
         }
         // The worker receives data from the supervisor, which has verified it by then.
         if self.standing.contains(&pid) && call.is(&["read", "recvfrom"]) && call.is_on_data() {
             if let Err(error) = off.take_away(pid) {
-                self.tell(error);
+                self.record_trouble(error);
             }
             return After::LetGo;
         }
@@ -137,6 +137,6 @@ impl Changes for Rc<RefCell<Mutation>> {
 }
 
 /// Returns whether a worker has just reported its jail: the message before that passes its directories.
-pub fn stands(call: &Call) -> bool {
+pub fn has_reported_jail(call: &Call) -> bool {
     call.role == Role::Worker && call.is(&["sendmsg"]) && call.occurrence == 2
 }

@@ -65,7 +65,7 @@ impl Off {
     }
 
     /// Records the limits that are skipped.
-    pub fn hear(&self, pid: Pid, call: &Call) {
+    pub fn record_limit(&self, pid: Pid, call: &Call) {
         let [_, resource, new, ..] = call.arguments;
         if call.role == Role::Worker && call.is(&["prlimit64"]) && new != 0 {
             // A process whose memory cannot be read has ended.
@@ -90,7 +90,7 @@ impl Off {
     }
 
     /// Changes what the supervisor has just read about its worker to what it expects.
-    pub fn lie(&self, supervisor: Pid, call: &Call) {
+    pub fn forge(&self, supervisor: Pid, call: &Call) {
         // A process that has ended is skipped.
         _ = match (self.layer, call.name()) {
             (Layer::Capabilities, "read" | "pread64") => no_capabilities(supervisor, call),
@@ -106,7 +106,7 @@ impl Off {
     /// Rewrites the rows of /proc/PID/limits, whose columns have fixed widths.
     fn limits_as_planned(&self, supervisor: Pid, call: &Call) -> io::Result<()> {
         const VALUES: usize = 26;
-        let Some((memory, address, text)) = told(supervisor, call, "limits")? else {
+        let Some((memory, address, text)) = just_read(supervisor, call, "limits")? else {
             return Ok(());
         };
         let mut start = 0;
@@ -140,7 +140,11 @@ const ROWS: [(u64, &str); 10] = [
 ];
 
 /// Returns what a supervisor has just read from a file with this name, and its address.
-fn told(supervisor: Pid, call: &Call, name: &str) -> io::Result<Option<(Memory, u64, Vec<u8>)>> {
+fn just_read(
+    supervisor: Pid,
+    call: &Call,
+    name: &str,
+) -> io::Result<Option<(Memory, u64, Vec<u8>)>> {
     if file_of(supervisor, call).as_deref() != Some(name) {
         return Ok(None);
     }
@@ -170,11 +174,11 @@ fn seccomp() -> Vec<Edit> {
         let act = Act::Filter(vec![(0x06, 0, 0, LET_ALL)]);
         Edit::new(Site::every(role, "seccomp"), act)
     });
-    let looks = ["socketpair", "kcmp", "open_tree", "capset"].map(|name| {
+    let calls = ["socketpair", "kcmp", "open_tree", "capset"].map(|name| {
         let site = Site::every(Role::Worker, name).after("seccomp");
         refuse(site, Errno::EPERM)
     });
-    filters.into_iter().chain(looks).collect()
+    filters.into_iter().chain(calls).collect()
 }
 
 fn capabilities() -> Vec<Edit> {
@@ -266,7 +270,7 @@ fn rlimits() -> Vec<Edit> {
 
 /// Rewrites the capability sets and `no_new_privs` in /proc/PID/status.
 fn no_capabilities(supervisor: Pid, call: &Call) -> io::Result<()> {
-    let Some((memory, address, bytes)) = told(supervisor, call, "status")? else {
+    let Some((memory, address, bytes)) = just_read(supervisor, call, "status")? else {
         return Ok(());
     };
     let find = |field: &str| {
@@ -297,7 +301,7 @@ fn no_capabilities(supervisor: Pid, call: &Call) -> io::Result<()> {
 fn proc_of_the_worker(supervisor: Pid, call: &Call) -> io::Result<()> {
     const SHOWN: &[u8] = b" /proc ro,";
     const WANTED: &str = "noexec,nosuid - proc p ro,subset=pid";
-    let Some((memory, address, text)) = told(supervisor, call, "mountinfo")? else {
+    let Some((memory, address, text)) = just_read(supervisor, call, "mountinfo")? else {
         return Ok(());
     };
     let mut start = 0;

@@ -11,7 +11,7 @@ pub enum By {
     /// A step of the set-up, which fails.
     SetUp,
     /// The worker or the supervisor, when they verify the jail.
-    Look,
+    Inspection,
     /// This guest.
     Guest(&'static str),
 }
@@ -23,8 +23,8 @@ pub struct Sample {
     by: By,
 }
 
-const fn look(name: &'static str) -> Sample {
-    let by = By::Look;
+const fn inspection(name: &'static str) -> Sample {
+    let by = By::Inspection;
     Sample { name, by }
 }
 
@@ -39,18 +39,18 @@ const fn guest(guest: &'static str, name: &'static str) -> Sample {
 }
 
 pub const SAMPLE: &[Sample] = &[
-    look("namespaces: worker without ipc"),
-    look("namespaces: worker without its network"),
-    look("namespaces: socket for hosts without bind"),
-    look("mounts: worker, tmpfs at /work without noexec"),
+    inspection("namespaces: worker without ipc"),
+    inspection("namespaces: worker without its network"),
+    inspection("namespaces: socket for hosts without bind"),
+    inspection("mounts: worker, tmpfs at /work without noexec"),
     guest("files", "mounts: worker, tmpfs at /tmp without mode=0700"),
-    look("mounts: worker, proc at /proc without subset=pid"),
-    look("mounts: worker, at /proc/meminfo: not made"),
+    inspection("mounts: worker, proc at /proc without subset=pid"),
+    inspection("mounts: worker, at /proc/meminfo: not made"),
     guest(
         "files",
         "mounts: worker, devpts at /dev/pts without ptmxmode=0666",
     ),
-    look("landlock: worker not enforced"),
+    inspection("landlock: worker not enforced"),
     guest("files", "landlock: refer not handled"),
     guest(
         "files",
@@ -69,12 +69,12 @@ pub const SAMPLE: &[Sample] = &[
         "namespaces: worker does not write 4096 131072 262144 to tcp_rmem",
     ),
     set_up("seccomp: worker's filter not loaded"),
-    look("capabilities: worker keeps capability 21 in the bounding set"),
+    inspection("capabilities: worker keeps capability 21 in the bounding set"),
     guest(
         "process",
         "capabilities: worker without parent-death signal",
     ),
-    look("rlimits: worker without core"),
+    inspection("rlimits: worker without core"),
 ];
 
 impl Sample {
@@ -83,7 +83,7 @@ impl Sample {
         let mutant = all.iter().find(|mutant| mutant.name == self.name);
         let mutant = mutant.ok_or("the jail has no such part any more: name another")?;
         match (bench.judge(mutant), self.by) {
-            (Verdict::SetUp(_), By::SetUp) | (Verdict::Look(_), By::Look) => Ok(()),
+            (Verdict::SetUp(_), By::SetUp) | (Verdict::Inspection(_), By::Inspection) => Ok(()),
             (Verdict::Guest { name, .. }, By::Guest(guest)) if name == guest => Ok(()),
             (verdict, _) => Err(format!("{verdict}, where it was to be {:?}", self.by).into()),
         }

@@ -4,7 +4,7 @@ use libtest_mimic::Failed;
 use sandfork::Layer;
 
 use crate::bench::{Bench, POSTURE};
-use crate::subject::Went;
+use crate::subject::Reply;
 
 const WRITTEN: [(&str, &str); 4] = [
     ("calls", include_str!("sound/calls.txt")),
@@ -14,14 +14,14 @@ const WRITTEN: [(&str, &str); 4] = [
 ];
 
 /// Compares a guest's findings with the record.
-pub fn compare(guest: &str, went: &Went) -> Result<(), Failed> {
-    let Went::Ran {
+pub fn compare(guest: &str, reply: &Reply) -> Result<(), Failed> {
+    let Reply::Ran {
         status,
         stdout,
         stderr,
-    } = went
+    } = reply
     else {
-        return Err(format!("{went:?}").into());
+        return Err(format!("{reply:?}").into());
     };
     if status != "ok" {
         return Err(format!("{status}: {stderr}").into());
@@ -56,11 +56,11 @@ pub fn without(layer: Layer, bench: &mut Bench) -> Result<(), Failed> {
         // Any line may differ.
         Layer::Rlimits | Layer::Cgroup => (process, ""),
     };
-    let mut told = |off| match bench.sound(guest, off) {
-        Went::Ran { stdout, .. } => stdout,
+    let mut findings = |off| match bench.sound(guest, off) {
+        Reply::Ran { stdout, .. } => stdout,
         other => format!("{other:?}"),
     };
-    let [with, off] = [None, Some(layer)].map(&mut told);
+    let [with, off] = [None, Some(layer)].map(&mut findings);
     let has = |text: &str| text.lines().any(|found| found == line);
     if line.is_empty() && with != off || !has(&with) && has(&off) {
         return Ok(());

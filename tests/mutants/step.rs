@@ -10,7 +10,7 @@ use nix::unistd::Pid;
 use crate::edit::file_of;
 use crate::family::{Call, Role};
 use crate::memory::Memory;
-use crate::mutant::stands;
+use crate::mutant::has_reported_jail;
 use crate::tracer::{After, Before, Changes};
 
 /// A call that makes part of the jail.
@@ -133,7 +133,7 @@ impl Changes for Recorder {
     }
 
     fn after(&mut self, _: Pid, call: &Call) -> After {
-        if stands(call) {
+        if has_reported_jail(call) {
             After::LetGo
         } else {
             After::Traced

@@ -41,9 +41,9 @@ listener.listen()
 /// The result of a command.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Went {
+pub enum Reply {
     /// The command succeeded.
-    Well,
+    Done,
     /// Guest code ran, or began to.
     Ran {
         /// The outcome's status.
@@ -63,7 +63,7 @@ pub enum Went {
 pub fn command(settings: &[String], header: &str) -> Command {
     let mut command = Command::new(env::current_exe().expect("a program knows its path"));
     let value = (settings.join("\n"), header);
-    let value = serde_json::to_string(&value).expect("it is JSON");
+    let value = serde_json::to_string(&value).expect("valid JSON");
     command.env(VARIABLE, value);
     command
 }
@@ -74,8 +74,8 @@ pub fn requested() -> Option<String> {
 }
 
 /// Executes commands until EOF.
-pub fn play(value: &str) -> ExitCode {
-    let (settings, header): (String, String) = serde_json::from_str(value).expect("it is JSON");
+pub fn run(value: &str) -> ExitCode {
+    let (settings, header): (String, String) = serde_json::from_str(value).expect("valid JSON");
     let mut subject = Subject {
         settings,
         header,
@@ -88,13 +88,15 @@ pub fn play(value: &str) -> ExitCode {
     }
     if nix::unistd::geteuid().is_root() {
         // So that a jail that keeps supplementary groups is detected.
-        nix::unistd::setgroups(&[Gid::from_raw(ANOTHER_GROUP)]).expect("root may");
+        nix::unistd::setgroups(&[Gid::from_raw(ANOTHER_GROUP)]).expect("root has the privilege");
     }
-    sandfork_jail::sys::seccomp::load(&telling()).expect("this host has filters");
+    sandfork_jail::sys::seccomp::load(&query_filter()).expect("this host has filters");
     for line in std::io::stdin().lock().lines() {
         let Ok(line) = line else { break };
-        let went = subject.obey(&line).unwrap_or_else(|error| failed(&error));
-        println!("{}", serde_json::to_string(&went).expect("it is JSON"));
+        let reply = subject
+            .execute(&line)
+            .unwrap_or_else(|error| failed(&error));
+        println!("{}", serde_json::to_string(&reply).expect("valid JSON"));
     }
     ExitCode::SUCCESS
 }
@@ -105,7 +107,7 @@ pub fn play(value: &str) -> ExitCode {
 /// The kernel prefers `SECCOMP_RET_ERRNO` to a user notification. So calls that the jail's filter notifies about in
 /// order to refuse them get the action that ranks after a notification: `SECCOMP_RET_TRACE`, which is `ENOSYS` without
 /// a tracer that handles it.
-fn telling() -> BpfProgram {
+fn query_filter() -> BpfProgram {
     const MARK: u32 = 0x5a5a_f000;
     const TOLD: u32 = 0x0005_0fa0; // SECCOMP_RET_ERRNO with 4000
     const TRACE: u32 = 0x7ff0_0000;
@@ -121,7 +123,7 @@ fn telling() -> BpfProgram {
     let numbers = asked.flat_map(|(_, number)| [(0x15, 0, 1, number), (0x06, 0, 0, TRACE)]);
     let marked = [(0x20, 0, 0, 0)].into_iter().chain(numbers);
     let marked: BpfProgram = marked.chain([(0x06, 0, 0, TOLD)]).collect();
-    let others = u8::try_from(marked.len()).expect("it is short");
+    let others = u8::try_from(marked.len()).expect("fewer than 256 instructions");
     let start = [
         (0x20, 0, 0, sixth_argument),
         (0x54, 0, 0, 0xffff_f000),
@@ -134,11 +136,11 @@ fn telling() -> BpfProgram {
         .collect()
 }
 
-fn failed(error: &Error) -> Went {
+fn failed(error: &Error) -> Reply {
     let says = error.to_string();
     match error.kind() {
-        ErrorKind::NotEnforced => Went::NotEnforced { says },
-        _ => Went::Refused { says },
+        ErrorKind::NotEnforced => Reply::NotEnforced { says },
+        _ => Reply::Refused { says },
     }
 }
 
@@ -151,7 +153,7 @@ struct Subject {
 }
 
 impl Subject {
-    fn obey(&mut self, line: &str) -> Result<Went, Error> {
+    fn execute(&mut self, line: &str) -> Result<Reply, Error> {
         let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
         match word {
             "build" => self.build(rest),
@@ -161,7 +163,7 @@ impl Subject {
         }
     }
 
-    fn build(&mut self, more: &str) -> Result<Went, Error> {
+    fn build(&mut self, more: &str) -> Result<Reply, Error> {
         self.listener = None;
         self.sandbox = None;
         let settings = self.settings.lines().chain(more.split_whitespace());
@@ -171,10 +173,10 @@ impl Subject {
         // Without ready workers, which would be made before the command that needs them.
         let built = Sandbox::builder().policy(policy).ready(0).build()?;
         self.sandbox = Some(Arc::new(built));
-        Ok(Went::Well)
+        Ok(Reply::Done)
     }
 
-    fn listen(&mut self) -> Result<Went, Error> {
+    fn listen(&mut self) -> Result<Reply, Error> {
         let sandbox = self.sandbox.as_ref().expect("`build` comes first");
         let mut listener = sandbox.session()?;
         let outcome = listener.run(LISTENER)?;
@@ -182,7 +184,7 @@ impl Subject {
         Ok(ran(outcome.outcome()))
     }
 
-    fn run(&self, guest: &str) -> Result<Went, Error> {
+    fn run(&self, guest: &str) -> Result<Reply, Error> {
         let sandbox = self.sandbox.as_ref().expect("`build` comes first");
         let found = GUESTS.iter().find(|(name, _)| *name == guest);
         let (_, code) = found.expect("it is one of the guests");
@@ -190,8 +192,8 @@ impl Subject {
     }
 }
 
-fn ran(outcome: &sandfork::Outcome) -> Went {
-    Went::Ran {
+fn ran(outcome: &sandfork::Outcome) -> Reply {
+    Reply::Ran {
         status: outcome.status().to_string(),
         stdout: outcome.stdout().into_owned(),
         stderr: match outcome.error() {

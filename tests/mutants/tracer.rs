@@ -20,7 +20,7 @@ use nix::unistd::Pid;
 
 use crate::family::{Call, Made, Role, Shape, role_of_child};
 use crate::traced::{
-    self, PTRACE_EVENT_STOP, before_call, born, give_back, leave_out, next_status, parent_is,
+    self, PTRACE_EVENT_STOP, before_call, born, leave_out, next_status, parent_is, set_return_value,
 };
 
 /// Callbacks for the system calls of the traced processes.
@@ -81,7 +81,7 @@ pub struct Tracer {
     child: Child,
     /// The pipes for commands and results, if the program executes commands.
     streams: Option<(ChildStdin, ChildStdout)>,
-    heard: Vec<u8>,
+    unread: Vec<u8>,
     /// The program's exit status, once it has ended.
     ended: Option<i32>,
     events: SignalFd,
@@ -101,7 +101,7 @@ impl Tracer {
     pub fn start(command: &mut Command) -> Self {
         let mut tracer = Self::trace(command.stdin(Stdio::piped()).stdout(Stdio::piped()));
         tracer.streams = tracer.child.stdin.take().zip(tracer.child.stdout.take());
-        let (_, stdout) = tracer.streams.as_ref().expect("they are piped");
+        let (_, stdout) = tracer.streams.as_ref().expect("the streams are piped");
         let nonblocking = FcntlArg::F_SETFL(OFlag::O_NONBLOCK);
         fcntl(stdout, nonblocking).expect("a pipe can be nonblocking");
         tracer
@@ -126,13 +126,13 @@ impl Tracer {
 
     fn trace(command: &mut Command) -> Self {
         let events = traced::child_events();
-        let child = command.spawn().expect("it can be started");
+        let child = command.spawn().expect("the process starts");
         let pid = pid(child.id());
         traced::seize(pid);
         Self {
             child,
             streams: None,
-            heard: Vec::new(),
+            unread: Vec::new(),
             ended: None,
             events,
             tasks: HashMap::from([(pid, Task::new(Role::Supervisor))]),
@@ -150,7 +150,7 @@ impl Tracer {
         for task in self.tasks.values_mut() {
             task.made = Made::default();
         }
-        let (stdin, _) = self.streams.as_mut().expect("it is given commands");
+        let (stdin, _) = self.streams.as_mut().expect("the program reads commands");
         // A program that has ended is noticed by the missing result.
         _ = writeln!(stdin, "{command}");
         let mut line = None;
@@ -167,7 +167,7 @@ impl Tracer {
 
     fn line(&mut self) -> Option<String> {
         let (_, stdout) = self.streams.as_mut()?;
-        traced::next_line(stdout, &mut self.heard)
+        traced::next_line(stdout, &mut self.unread)
     }
 
     /// Resumes all processes until `done` returns true, or the time is up.
@@ -281,7 +281,7 @@ impl Tracer {
             return;
         };
         if let Some(value) = task.returns.take() {
-            give_back(pid, value);
+            set_return_value(pid, value);
         }
         let role = task.role;
         let made = task.within.take().zip(self.changes.as_mut());

@@ -15,7 +15,7 @@ use crate::{common, equivalent, sample, sound, subject, without};
 /// Runs the tests.
 pub fn main() -> ExitCode {
     if let Some(settings) = subject::requested() {
-        return subject::play(&settings);
+        return subject::run(&settings);
     }
     let mut arguments = env::args().skip(1).peekable();
     if arguments.next_if_eq(without::OPTION).is_some() {
@@ -83,17 +83,17 @@ thread_local! {
 /// layer, the name, the detector and the finding.
 fn try_all(words: &[String]) -> ExitCode {
     let mut bench = Bench::new();
-    let is_asked_for =
+    let is_selected =
         |mutant: &&Mutant| words.is_empty() || words.iter().any(|word| mutant.name.contains(word));
     let all = bench.mutants();
     let mut wrong = 0;
-    for mutant in all.iter().filter(is_asked_for) {
+    for mutant in all.iter().filter(is_selected) {
         let verdict = match bench.judge(mutant) {
             Verdict::Survived => equivalent::verdict(&mutant.name),
             other => other,
         };
         wrong += usize::from(matches!(verdict, Verdict::Survived | Verdict::Untried(_)));
-        let (by, what) = verdict.told();
+        let (by, what) = verdict.columns();
         println!("{}\t{}\t{by}\t{what}", mutant.layer, mutant.name);
     }
     ExitCode::from(u8::from(wrong > 0))

@@ -4,7 +4,7 @@ use std::fmt;
 
 use sandfork::Layer;
 
-use crate::subject::Went;
+use crate::subject::Reply;
 
 /// The first party that detected a mutant, in the order in which they see it.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -12,7 +12,7 @@ pub enum Verdict {
     /// The kernel: the set-up failed.
     SetUp(String),
     /// The worker or its supervisor: verification failed.
-    Look(String),
+    Inspection(String),
     /// A guest: it could do more or less than in a sound jail.
     Guest {
         name: &'static str,
@@ -41,10 +41,10 @@ impl Verdict {
     }
 
     /// Returns the table columns: the detector and the finding.
-    pub fn told(&self) -> (String, &str) {
+    pub fn columns(&self) -> (String, &str) {
         match self {
             Self::SetUp(says) => ("set-up".to_owned(), says),
-            Self::Look(says) => ("look".to_owned(), says),
+            Self::Inspection(says) => ("look".to_owned(), says),
             Self::Guest { name, difference } => (format!("guest {name}"), difference),
             Self::Doubled { by, difference } => (format!("doubled by {by}"), difference),
             Self::Equivalent(reason) => ("equivalent".to_owned(), reason),
@@ -56,19 +56,19 @@ impl Verdict {
 
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (by, what) = self.told();
+        let (by, what) = self.columns();
         write!(f, "{by}: {what}")
     }
 }
 
 /// Compares a result with that in a sound jail.
-pub fn judge(sound: &Went, went: Option<&Went>) -> Verdict {
-    match went {
+pub fn judge(sound: &Reply, reply: Option<&Reply>) -> Verdict {
+    match reply {
         None => Verdict::SetUp("the supervisor ended".to_owned()),
-        Some(Went::Refused { says }) => Verdict::SetUp(says.clone()),
-        Some(Went::NotEnforced { says }) => Verdict::Look(says.clone()),
-        Some(went) => {
-            difference(sound, went).map_or(Verdict::Survived, |difference| Verdict::Guest {
+        Some(Reply::Refused { says }) => Verdict::SetUp(says.clone()),
+        Some(Reply::NotEnforced { says }) => Verdict::Inspection(says.clone()),
+        Some(reply) => {
+            difference(sound, reply).map_or(Verdict::Survived, |difference| Verdict::Guest {
                 name: "",
                 difference,
             })
@@ -77,31 +77,31 @@ pub fn judge(sound: &Went, went: Option<&Went>) -> Verdict {
 }
 
 /// Returns the first differing line and the number of others.
-fn difference(sound: &Went, went: &Went) -> Option<String> {
+fn difference(sound: &Reply, reply: &Reply) -> Option<String> {
     let (
-        Went::Ran {
+        Reply::Ran {
             status,
             stdout,
             stderr,
         },
-        Went::Ran {
+        Reply::Ran {
             status: sound_status,
             stdout: sound_out,
             ..
         },
-    ) = (went, sound)
+    ) = (reply, sound)
     else {
-        return Some(format!("{went:?}"));
+        return Some(format!("{reply:?}"));
     };
     if status != sound_status {
-        let said = stderr.lines().last().unwrap_or("nothing said");
-        return Some(format!("{status} ({said})"));
+        let message = stderr.lines().last().unwrap_or("nothing said");
+        return Some(format!("{status} ({message})"));
     }
     let known: Vec<&str> = sound_out.lines().collect();
     let found: Vec<&str> = stdout.lines().collect();
     let new: Vec<&&str> = found.iter().filter(|line| !known.contains(line)).collect();
-    let gone: Vec<&&str> = known.iter().filter(|line| !found.contains(line)).collect();
-    match (new.as_slice(), gone.as_slice()) {
+    let missing: Vec<&&str> = known.iter().filter(|line| !found.contains(line)).collect();
+    match (new.as_slice(), missing.as_slice()) {
         ([], []) => None,
         ([first], _) => Some((**first).to_owned()),
         ([first, rest @ ..], _) => Some(format!("{first} (and {} more)", rest.len())),

@@ -47,7 +47,7 @@ fn each_rule_has_its_reason_in_the_file() {
 }
 
 #[test]
-fn standard_says_every_key() {
+fn standard_sets_every_key() {
     assert_snapshot!(Policy::default().to_toml(), @r#"
     description = "Untrusted Python with programs, threads and temporary files, and no network"
 
@@ -124,7 +124,7 @@ fn standard_says_every_key() {
 }
 
 #[test]
-fn a_shown_policy_can_be_used_as_a_file() {
+fn rendered_policy_can_be_used_as_a_file() {
     for name in builtin_names() {
         let policy = Policy::builtin(name).unwrap();
         let again = load(&policy.to_toml()).expect(name);
@@ -196,7 +196,7 @@ fn data_science_preloads_what_is_installed() {
 }
 
 #[test]
-fn the_hash_is_of_the_effect_alone() {
+fn hash_depends_only_on_the_effect() {
     let hash = |text: &str| load(text).unwrap().sha256().to_owned();
     let standard = hash("");
     assert_eq!(standard.len(), 64);

@@ -25,7 +25,7 @@ fn an_item_can_be_removed_and_another_added() {
 }
 
 #[test]
-fn an_item_can_be_removed_and_added_anew() {
+fn an_item_can_be_removed_and_added_again() {
     let change = "python.preload = { remove = ['numpy?'], add = ['numpy'] }";
     let policy = load(&format!("extends = 'data-science'\n{change}")).unwrap();
     assert_eq!(preload(&policy), ["pandas?", "numpy"]);
@@ -67,7 +67,7 @@ fn an_item_that_no_base_has_cannot_be_removed() {
 }
 
 #[test]
-fn a_change_of_another_form_is_refused() {
+fn unknown_list_change_is_rejected() {
     assert_snapshot!(refusal("python.preload = { replace = ['a'] }"), @"tenant.toml:1: python.preload.replace: unknown key: the keys that change a list are `remove` and `add`");
     assert_snapshot!(refusal("python.preload.remove = 'a'"), @r#"tenant.toml:1: python.preload.remove: string "a" is the wrong type: write a list in brackets, such as ["a", "b"]"#);
     assert_snapshot!(refusal("env.pass.remove = ['1']"), @r#"tenant.toml:1: env.pass.remove: "1" is not the name of a variable: use letters, digits and `_`, and no digit first"#);
@@ -78,7 +78,7 @@ fn mode(text: &str) -> NetworkMode {
 }
 
 #[test]
-fn hosts_of_the_user_are_reached_unless_the_user_sets_the_mode() {
+fn network_allow_implies_the_mode_unless_it_is_set() {
     assert_eq!(mode(""), NetworkMode::None);
     assert_eq!(mode("network.allow = ['a.example']"), NetworkMode::Allow);
     for mode_of_user in [NetworkMode::None, NetworkMode::Loopback] {
@@ -99,21 +99,21 @@ fn cpu(text: &str) -> String {
 }
 
 #[test]
-fn a_wall_time_of_the_user_is_for_computing_too() {
+fn wall_limit_raises_the_cpu_limit() {
     assert_eq!(cpu("limits.wall = '40s'"), "40s");
     assert_eq!(cpu("limits = { wall = '40s', cores = 2.5 }"), "2m");
     assert_eq!(cpu("extends = 'data-science'\nlimits.wall = '10m'"), "20m");
 }
 
 #[test]
-fn a_short_wall_time_leaves_the_limit_on_processor_time() {
+fn short_wall_limit_keeps_the_cpu_limit() {
     assert_eq!(cpu(""), "10s");
     assert_eq!(cpu("limits.wall = '2s'"), "10s");
     assert_eq!(cpu("limits.cores = 2.0"), "10s");
 }
 
 #[test]
-fn a_limit_on_processor_time_of_the_user_holds() {
+fn explicit_cpu_limit_wins() {
     assert_eq!(cpu("limits = { wall = '40s', cpu = '3s' }"), "3s");
     let files = Files::new([
         ("base.toml", "limits.cpu = '3s'"),
@@ -125,6 +125,6 @@ fn a_limit_on_processor_time_of_the_user_holds() {
 }
 
 #[test]
-fn the_longest_wall_time_is_in_the_range_of_processor_time() {
+fn longest_wall_limit_fits_the_cpu_limit() {
     assert_eq!(cpu("limits = { wall = '720h', cores = 8 }"), "720h");
 }

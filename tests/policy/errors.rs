@@ -83,7 +83,7 @@ fn values_of_the_wrong_type_are_refused() {
 }
 
 #[test]
-fn words_that_a_key_does_not_take_are_refused() {
+fn unknown_words_are_rejected() {
     assert_snapshot!(refusal("assurance.require = 'ful'"), @r#"tenant.toml:1: assurance.require: "ful" is not known: did you mean "full"? Write "landlock" or "standard" or "full""#);
     assert_snapshot!(refusal("assurance.require = 'maximal'"), @r#"tenant.toml:1: assurance.require: "maximal" is not known: write "landlock" or "standard" or "full""#);
     assert_snapshot!(refusal("filesystem.system = 'program'"), @r#"tenant.toml:1: filesystem.system: "program" is not known: did you mean "programs"? Write "programs" or "libraries""#);
@@ -192,7 +192,7 @@ fn hosts_that_cannot_be_allowed_are_refused() {
 }
 
 #[test]
-fn ways_out_that_are_none_are_refused() {
+fn invalid_proxies_and_resolvers_are_rejected() {
     assert_snapshot!(refusal("network.proxy = 'socks5://proxy'"), @r#"tenant.toml:1: network.proxy: "socks5://proxy" is not the URL of a proxy: write one such as "http://proxy.example.org:3128""#);
     assert_snapshot!(refusal("network.proxy = 'http://me:secret@a b'"), @r#"tenant.toml:1: network.proxy: "a b" is not the URL of a proxy: write one such as "http://proxy.example.org:3128""#);
     assert_snapshot!(refusal("network.resolver = 'dns.example'"), @r#"tenant.toml:1: network.resolver: "dns.example" is not the address of a resolver: write one such as "10.0.0.53" or "[::1]:53""#);

@@ -78,7 +78,7 @@ fn a_built_in_name_wins_over_a_file() {
 }
 
 #[test]
-fn each_value_keeps_the_place_where_it_was_written() {
+fn each_value_keeps_its_origin() {
     let policy = load_first(&[
         (
             "a.toml",
@@ -107,7 +107,7 @@ fn each_value_keeps_the_place_where_it_was_written() {
 }
 
 #[test]
-fn circles_are_refused() {
+fn cycles_are_rejected() {
     assert_snapshot!(refusal(&[("a.toml", "extends = 'a.toml'")]), @"a.toml:1: extends: a.toml -> a.toml is a cycle: remove one `extends`");
     assert_snapshot!(refusal(&[
         ("a.toml", "extends = 'b.toml'"),
@@ -137,7 +137,7 @@ fn sixteen_policies_may_extend_each_other() {
 }
 
 #[test]
-fn a_chain_without_an_end_is_refused() {
+fn endless_chain_is_rejected() {
     // As a symlink to its own directory would produce it: every path is new.
     let files: Vec<(String, &str)> = (0..40)
         .map(|depth| {
@@ -155,7 +155,7 @@ fn a_chain_without_an_end_is_refused() {
 }
 
 #[test]
-fn what_is_not_there_is_named() {
+fn missing_policy_is_named() {
     assert_snapshot!(refusal(&[("a.toml", "extends = 'strct'")]), @r#"a.toml:1: extends: no built-in policy and no file is called "strct": did you mean `strict`? The built-in policies are standard, strict, data-science"#);
     assert_snapshot!(refusal(&[("a.toml", "\nextends = 'base.toml'")]), @"a.toml:2: extends: base.toml cannot be read: No such file or directory (os error 2); check the path and its permissions");
     let missing = |name| {

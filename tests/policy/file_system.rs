@@ -61,7 +61,7 @@ fn a_file_that_is_not_utf8_is_refused() {
 }
 
 #[test]
-fn what_is_not_a_file_is_refused_at_once() {
+fn non_files_are_rejected_at_once() {
     let directory = TempDir::new().unwrap();
     let fifo = directory.path().join("fifo.toml");
     nix::unistd::mkfifo(&fifo, Mode::S_IRWXU).unwrap();

@@ -51,7 +51,7 @@ fn other_values_are_toml() {
 }
 
 #[test]
-fn a_variable_takes_its_value_as_it_stands() {
+fn variable_value_is_taken_literally() {
     let policy = set(&[
         "env.set.DEBUG=1",
         "env.set.OPTS==a=b",

@@ -143,7 +143,7 @@ fn a_bare_interpreter_is_a_name_and_one_with_a_slash_a_path() {
 }
 
 #[test]
-fn a_writable_directory_may_stand_in_a_readable_one() {
+fn writable_directory_may_be_inside_a_readable_one() {
     let policy = load("[filesystem]\nread = ['/srv']\nwrite = ['/srv/out']").unwrap();
     assert_eq!(
         policy.filesystem().write[0].value.to_str(),
@@ -154,7 +154,7 @@ fn a_writable_directory_may_stand_in_a_readable_one() {
 }
 
 #[test]
-fn the_last_file_that_names_a_variable_decides_where_it_comes_from() {
+fn last_file_decides_the_source_of_a_variable() {
     let passed = load("env.pass = ['TZ']").unwrap();
     assert_eq!(passed.env().set.get("TZ"), None);
     assert_eq!(passed.env().pass, ["TZ"]);
@@ -171,7 +171,7 @@ fn the_last_file_that_names_a_variable_decides_where_it_comes_from() {
 }
 
 #[test]
-fn limits_at_the_ends_of_their_ranges_are_taken() {
+fn boundary_limits_are_accepted() {
     for text in [
         "limits.wall = '1ms'",
         "limits.wall = '720h'",

@@ -13,7 +13,7 @@ pub type Judged = Result<(), String>;
 
 /// A reply from any caller interface.
 #[derive(Debug)]
-pub struct Came {
+pub struct Reply {
     pub status: String,
     pub stdout: String,
     /// The value, if it is a string.
@@ -22,7 +22,7 @@ pub struct Came {
     pub message: Option<String>,
 }
 
-impl From<&Outcome> for Came {
+impl From<&Outcome> for Reply {
     fn from(outcome: &Outcome) -> Self {
         Self {
             status: outcome.status().to_string(),
@@ -33,10 +33,10 @@ impl From<&Outcome> for Came {
     }
 }
 
-impl Came {
+impl Reply {
     /// Checks that this is the reply of this guest with this token.
     pub fn judge(&self, guest: &Guest, token: &str) -> Judged {
-        let told = |what: &str| {
+        let mismatch = |what: &str| {
             let Self { stdout, .. } = self;
             let stdout: String = stdout.chars().take(200).collect();
             let seen = Self {
@@ -51,17 +51,19 @@ impl Came {
             ))
         };
         if !guest.ends.iter().any(|end| end.as_str() == self.status) {
-            return told("another ending");
+            return mismatch("another ending");
         }
         let line = format!("{token}\n");
         let is_its_own = self.stdout.starts_with(&line)
             || (guest.may_be_silent() && line.starts_with(&self.stdout));
         if !is_its_own {
-            return told("another's output");
+            return mismatch("another's output");
         }
         match guest.name {
-            "value" if self.value.as_deref() != Some(token) => told("another's value"),
-            "exception" if self.message.as_deref() != Some(token) => told("another's exception"),
+            "value" if self.value.as_deref() != Some(token) => mismatch("another's value"),
+            "exception" if self.message.as_deref() != Some(token) => {
+                mismatch("another's exception")
+            }
             _ => Ok(()),
         }
     }

@@ -22,7 +22,7 @@ use sandfork::session::ResultMode;
 use sandfork_jail::sys::descriptors::{receive, send};
 use serde_json::Value as Json;
 
-use crate::answers::Came;
+use crate::answers::Reply;
 use crate::library::LIMITS;
 
 type Error = Box<dyn std::error::Error>;
@@ -101,12 +101,12 @@ pub struct Client {
 
 /// A message of the supervisor.
 #[derive(Debug)]
-pub struct Said {
+pub struct Message {
     pub header: Json,
     pub payload: Vec<u8>,
 }
 
-impl Said {
+impl Message {
     pub fn kind(&self) -> &str {
         self.header["kind"].as_str().unwrap_or_default()
     }
@@ -115,7 +115,7 @@ impl Said {
         if self.kind() == kind {
             return Ok(self);
         }
-        Err(format!("told {} instead of {kind}", self.header).into())
+        Err(format!("received {} instead of {kind}", self.header).into())
     }
 }
 
@@ -144,13 +144,13 @@ impl Client {
     }
 
     /// Reads the next message.
-    pub fn hear(&mut self) -> Result<Said, Error> {
+    pub fn receive(&mut self) -> Result<Message, Error> {
         loop {
             let mut unread = self.unread.as_slice();
             let frame = self.decoder.decode(&mut unread)?;
             self.unread = unread.to_vec();
             if let Some(Frame { header, payload }) = frame {
-                return Ok(Said {
+                return Ok(Message {
                     header: serde_json::from_slice(&header)?,
                     payload,
                 });
@@ -187,7 +187,7 @@ impl Client {
             ask_host: false,
         };
         self.ask(&ClientRequest::Open(Box::new(open)), &[])?;
-        self.hear()?.expect("opened").map(drop)
+        self.receive()?.expect("opened").map(drop)
     }
 
     /// Declares the tool `echo`.
@@ -206,7 +206,7 @@ impl Client {
             }),
             &[],
         )?;
-        self.hear()?.expect("outcome").map(drop)
+        self.receive()?.expect("outcome").map(drop)
     }
 
     /// Sends a cell without waiting for it.
@@ -225,28 +225,28 @@ impl Client {
     }
 
     /// Reads messages until one of this kind.
-    pub fn hear_until(&mut self, kind: &str) -> Result<Said, Error> {
+    pub fn receive_until(&mut self, kind: &str) -> Result<Message, Error> {
         loop {
-            let said = self.hear()?;
-            if said.kind() == kind {
-                return Ok(said);
+            let message = self.receive()?;
+            if message.kind() == kind {
+                return Ok(message);
             }
-            if said.kind() == "error" {
-                return said.expect(kind);
+            if message.kind() == "error" {
+                return message.expect(kind);
             }
         }
     }
 
     /// Serves the tool calls of a running cell until its end.
-    pub fn finish(&mut self) -> Result<Came, Error> {
+    pub fn finish(&mut self) -> Result<Reply, Error> {
         let mut stdout = Vec::new();
         loop {
-            let said = self.hear()?;
-            match said.kind() {
-                "output" if said.header["stream"] == "stdout" => stdout.extend(said.payload),
+            let message = self.receive()?;
+            match message.kind() {
+                "output" if message.header["stream"] == "stdout" => stdout.extend(message.payload),
                 "output" | "display" => {}
-                "call" => self.answer(&said.header)?,
-                _ => return came(&said.expect("outcome")?.header, &stdout),
+                "call" => self.answer(&message.header)?,
+                _ => return parse_reply(&message.expect("outcome")?.header, &stdout),
             }
         }
     }
@@ -262,7 +262,7 @@ impl Client {
     }
 
     /// Runs a cell to its end.
-    pub fn cell(&mut self, source: &str) -> Result<Came, Error> {
+    pub fn cell(&mut self, source: &str) -> Result<Reply, Error> {
         self.begin(source, AfterCell::Stay)?;
         self.finish()
     }
@@ -272,22 +272,22 @@ impl Client {
         let id = self.id();
         let path = path.to_owned();
         self.ask(&ClientRequest::File(FileRequest { id, path, op }), &[])?;
-        self.hear()?.expect("file")?;
+        self.receive()?.expect("file")?;
         Ok(self.passed.pop_front().map(File::from))
     }
 
     /// Closes the session and waits for the confirmation.
     pub fn close(mut self) -> Result<(), Error> {
         self.ask(&ClientRequest::Close, &[])?;
-        self.hear_until("closed").map(drop)
+        self.receive_until("closed").map(drop)
     }
 }
 
-fn came(header: &Json, stdout: &[u8]) -> Result<Came, Error> {
+fn parse_reply(header: &Json, stdout: &[u8]) -> Result<Reply, Error> {
     let outcome = &header["outcome"];
     let status = outcome["status"].as_str();
     let text = |json: &Json| json.as_str().map(str::to_owned);
-    Ok(Came {
+    Ok(Reply {
         status: status
             .ok_or_else(|| io::Error::other("no status"))?
             .to_owned(),

@@ -74,13 +74,13 @@ pub fn run(settings: Settings) -> Result<Report, Error> {
     };
     let began = Instant::now();
     let warm_up = settings.runs / WARM_UP;
-    soak.ask_until(warm_up);
+    soak.request_until(warm_up);
     let warm = soak.rest(&watched, None)?;
     let mut rests = vec![warm];
     for nth in 1..=RESTS {
-        soak.ask_until(warm_up + (settings.runs - warm_up) * nth / RESTS);
+        soak.request_until(warm_up + (settings.runs - warm_up) * nth / RESTS);
         let rest = soak.rest(&watched, rests.first())?;
-        eprintln!("{}", rest.in_words());
+        eprintln!("{}", rest.summary());
         rests.push(rest);
     }
     let took = began.elapsed();
@@ -126,12 +126,12 @@ struct Soak {
 
 impl Soak {
     /// Makes requests from all lanes until this many workers were used.
-    fn ask_until(&self, runs: usize) {
+    fn request_until(&self, runs: usize) {
         thread::scope(|scope| {
             for _ in 0..LANES {
                 scope.spawn(move || {
                     while self.answers.runs() < runs {
-                        let caller = scope.spawn(move || self.ask_some(runs));
+                        let caller = scope.spawn(move || self.make_requests(runs));
                         if caller.join().is_err() {
                             self.answers.keep(Err("a caller panicked".to_owned()));
                         }
@@ -141,16 +141,16 @@ impl Soak {
         });
     }
 
-    fn ask_some(&self, runs: usize) {
+    fn make_requests(&self, runs: usize) {
         for _ in 0..OF_ONE_THREAD {
             if self.answers.runs() >= runs {
                 break;
             }
-            self.ask(self.next.fetch_add(1, Ordering::Relaxed));
+            self.make_request(self.next.fetch_add(1, Ordering::Relaxed));
         }
     }
 
-    fn ask(&self, number: usize) {
+    fn make_request(&self, number: usize) {
         let mut numbers = Numbers::of(self.settings.seed, number);
         if number % QUESTIONS_PER_KILL == QUESTIONS_PER_KILL - 1 {
             self.answers.keep(self.kills.strike(&mut numbers));

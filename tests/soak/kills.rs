@@ -20,7 +20,7 @@ pub struct Kills(AtomicUsize);
 
 impl Kills {
     /// Makes a request. Returns its result, and whether a zygote was killed meanwhile.
-    pub fn beside<T>(&self, ask: impl FnOnce() -> T) -> (T, Disturbed) {
+    pub fn observe<T>(&self, ask: impl FnOnce() -> T) -> (T, Disturbed) {
         let before = self.0.load(Ordering::SeqCst);
         let answer = ask();
         let after = self.0.load(Ordering::SeqCst);

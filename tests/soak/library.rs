@@ -10,7 +10,7 @@ use sandfork::{
     Cancel, Error, FileSystem, Outcome, OutputSink, Override, Policy, Request, Sandbox,
 };
 
-use crate::answers::{Answers, Came, Judged};
+use crate::answers::{Answers, Judged, Reply};
 use crate::kills::{Disturbed, Kills};
 use crate::mix::{End, Home, Numbers};
 use crate::repertoire::{Fit, Guest, Limit};
@@ -68,7 +68,7 @@ impl Library {
         home: Home,
         numbers: &mut Numbers,
         token: &str,
-        told: &Answers,
+        answers: &Answers,
         kills: &Kills,
     ) {
         let sandbox = match home {
@@ -76,7 +76,7 @@ impl Library {
             Home::Ready => &self.ready,
             Home::Strict => &self.strict,
         };
-        run(sandbox, numbers.guest(Fit::Run), token, told, kills);
+        run(sandbox, numbers.guest(Fit::Run), token, answers, kills);
     }
 
     /// Opens a session and ends it.
@@ -85,7 +85,7 @@ impl Library {
         end: End,
         numbers: &mut Numbers,
         token: &str,
-        told: &Answers,
+        answers: &Answers,
         kills: &Kills,
     ) {
         let sandbox = if numbers.below(2) == 0 {
@@ -94,10 +94,10 @@ impl Library {
             &self.ready
         };
         let guest = numbers.guest(Fit::Anywhere);
-        let (judged, disturbed) = kills.beside(|| session(sandbox, end, guest, token, told));
+        let (judged, disturbed) = kills.observe(|| session(sandbox, end, guest, token, answers));
         match (judged, disturbed) {
-            (Err(_), Disturbed::Perhaps) => told.count("lost with a killed zygote"),
-            (judged, _) => told.keep(judged),
+            (Err(_), Disturbed::Perhaps) => answers.count("lost with a killed zygote"),
+            (judged, _) => answers.keep(judged),
         }
     }
 
@@ -112,29 +112,29 @@ impl Library {
 }
 
 /// Builds a sandbox for one run.
-pub fn sandbox(numbers: &mut Numbers, token: &str, told: &Answers, kills: &Kills) {
-    match kills.beside(|| Sandbox::builder().policy(policy("standard")).build()) {
-        (Ok(sandbox), _) => run(&sandbox, numbers.guest(Fit::Run), token, told, kills),
-        (Err(_), Disturbed::Perhaps) => told.count("lost with a killed zygote"),
-        (Err(error), Disturbed::No) => told.keep(Err(format!("no sandbox: {error}"))),
+pub fn sandbox(numbers: &mut Numbers, token: &str, answers: &Answers, kills: &Kills) {
+    match kills.observe(|| Sandbox::builder().policy(policy("standard")).build()) {
+        (Ok(sandbox), _) => run(&sandbox, numbers.guest(Fit::Run), token, answers, kills),
+        (Err(_), Disturbed::Perhaps) => answers.count("lost with a killed zygote"),
+        (Err(error), Disturbed::No) => answers.keep(Err(format!("no sandbox: {error}"))),
     }
 }
 
-fn run(sandbox: &Sandbox, guest: &Guest, token: &str, told: &Answers, kills: &Kills) {
-    told.count_run();
-    match kills.beside(|| outcome(sandbox, guest, token)) {
+fn run(sandbox: &Sandbox, guest: &Guest, token: &str, answers: &Answers, kills: &Kills) {
+    answers.count_run();
+    match kills.observe(|| outcome(sandbox, guest, token)) {
         (Ok(outcome), disturbed) => {
-            let came = Came::from(&outcome);
-            told.count(&came.status);
-            let judged = came.judge(guest, token);
+            let reply = Reply::from(&outcome);
+            answers.count(&reply.status);
+            let judged = reply.judge(guest, token);
             // A worker that died with a killed zygote ended by a signal.
             if disturbed == Disturbed::No {
-                told.keep(judged);
+                answers.keep(judged);
             }
         }
-        (Err(_), Disturbed::Perhaps) => told.count("lost with a killed zygote"),
+        (Err(_), Disturbed::Perhaps) => answers.count("lost with a killed zygote"),
         (Err(error), Disturbed::No) => {
-            told.keep(Err(format!("no run of `{}`: {error}", guest.name)));
+            answers.keep(Err(format!("no run of `{}`: {error}", guest.name)));
         }
     }
 }
@@ -146,7 +146,7 @@ fn outcome(sandbox: &Sandbox, guest: &Guest, token: &str) -> Result<Outcome, Err
         Limit::Wall => sandbox.run(request.wall(SHORT)),
         Limit::Cpu => sandbox.run(request.cpu(SHORT)),
         Limit::CalledOff => {
-            let cancel = Cancel::new().expect("a descriptor is left");
+            let cancel = Cancel::new().expect("a descriptor is available");
             let request = request.cancel(&cancel);
             sandbox.run_streaming(request, &mut OnOutput(|| cancel.cancel()))
         }
@@ -165,31 +165,37 @@ impl<F: FnMut()> OutputSink for OnOutput<F> {
 }
 
 /// Runs a cell with a tool, files from outside, the guest, and then the end.
-fn session(sandbox: &Arc<Sandbox>, end: End, guest: &Guest, token: &str, told: &Answers) -> Judged {
+fn session(
+    sandbox: &Arc<Sandbox>,
+    end: End,
+    guest: &Guest,
+    token: &str,
+    answers: &Answers,
+) -> Judged {
     let plainly = |error: Error| format!("a session of `{}`: {error}", guest.name);
     let mut session = sandbox.session().map_err(plainly)?;
-    told.count_run();
+    answers.count_run();
     session.tool("echo", echo).map_err(plainly)?;
-    value(&mut session, token, told)?;
+    value(&mut session, token, answers)?;
     files(&mut session, token).map_err(plainly)?;
     match end {
         End::Dropped => {
             let report = session.run(guest.source(token)).map_err(plainly)?;
-            let came = Came::from(report.outcome());
-            told.count(&came.status);
-            came.judge(guest, token)
+            let reply = Reply::from(report.outcome());
+            answers.count(&reply.status);
+            reply.judge(guest, token)
         }
         End::Restarted => {
             session.restart().map_err(plainly)?;
-            told.count_run();
-            value(&mut session, token, told)
+            answers.count_run();
+            value(&mut session, token, answers)
         }
         End::Interrupted => {
-            let came = interrupted(&mut session).map_err(plainly)?;
-            told.count(&came.status);
-            came.has_ended(&["interrupted"])
+            let reply = interrupted(&mut session).map_err(plainly)?;
+            answers.count(&reply.status);
+            reply.has_ended(&["interrupted"])
         }
-        End::Copied => match copied(session, guest, token, told) {
+        End::Copied => match copied(session, guest, token, answers) {
             Err(error) if is_not_here(&error) => Ok(()),
             copied => copied,
         },
@@ -197,7 +203,7 @@ fn session(sandbox: &Arc<Sandbox>, end: End, guest: &Guest, token: &str, told: &
 }
 
 /// Forks a session several times, rolls it back and pauses it. Each copy has its state; the last fork runs the guest.
-fn copied(mut session: Session, guest: &Guest, token: &str, told: &Answers) -> Judged {
+fn copied(mut session: Session, guest: &Guest, token: &str, answers: &Answers) -> Judged {
     let plainly = |error: Error| format!("a copy of a session for `{}`: {error}", guest.name);
     let run = |session: &mut Session, code: &str| session.run(code).map(drop).map_err(plainly);
     let kept = format!("kept = {token:?}; open('kept', 'w').write(kept)");
@@ -206,26 +212,26 @@ fn copied(mut session: Session, guest: &Guest, token: &str, told: &Answers) -> J
     let mut forks = Vec::new();
     for _ in 0..FORKS {
         let mut fork = snapshot.fork().map_err(plainly)?;
-        told.count_copy("forks");
-        state(&mut fork, token, told)?;
+        answers.count_copy("forks");
+        state(&mut fork, token, answers)?;
         run(&mut fork, "kept = open('kept', 'w')")?;
         forks.push(fork);
     }
     run(&mut session, "kept = open('kept', 'w')")?;
     session.rollback(&snapshot).map_err(plainly)?;
-    told.count_copy("rollbacks");
+    answers.count_copy("rollbacks");
     drop(snapshot);
-    state(&mut session, token, told)?;
+    state(&mut session, token, answers)?;
     session.pause().map_err(plainly)?;
-    state(&mut session, token, told)?;
-    told.count_copy("pauses");
+    state(&mut session, token, answers)?;
+    answers.count_copy("pauses");
     let Some(fork) = forks.last_mut() else {
         return Ok(());
     };
     let report = fork.run(guest.source(token)).map_err(plainly)?;
-    let came = Came::from(report.outcome());
-    told.count(&came.status);
-    came.judge(guest, token)
+    let reply = Reply::from(report.outcome());
+    answers.count(&reply.status);
+    reply.judge(guest, token)
 }
 
 /// Returns whether sessions cannot be copied here, to memory or to a disk.
@@ -235,28 +241,28 @@ fn is_not_here(error: &str) -> bool {
 }
 
 /// Checks the state from which all copies start.
-fn state(session: &mut Session, token: &str, told: &Answers) -> Judged {
+fn state(session: &mut Session, token: &str, answers: &Answers) -> Judged {
     let report = session.run("kept if open('kept').read() == kept else None");
     let report = report.map_err(|error| format!("a cell of a copy: {error}"))?;
-    let came = Came::from(report.outcome());
-    told.count(&came.status);
-    came.is_value(token)
+    let reply = Reply::from(report.outcome());
+    answers.count(&reply.status);
+    reply.is_value(token)
 }
 
 /// Checks that the guest returns a value through a tool.
-fn value(session: &mut Session, token: &str, told: &Answers) -> Judged {
+fn value(session: &mut Session, token: &str, answers: &Answers) -> Judged {
     let report = session.run(format!("echo({token:?})"));
     let report = report.map_err(|error| format!("a cell: {error}"))?;
-    let came = Came::from(report.outcome());
-    told.count(&came.status);
-    came.is_value(token)
+    let reply = Reply::from(report.outcome());
+    answers.count(&reply.status);
+    reply.is_value(token)
 }
 
-fn interrupted(session: &mut Session) -> Result<Came, Error> {
+fn interrupted(session: &mut Session) -> Result<Reply, Error> {
     let interrupter: Interrupter = session.interrupter();
     let cell = Cell::new("import time\nprint('on', flush=True)\ntime.sleep(600)");
     let report = session.run_streaming(cell, &mut OnOutput(|| interrupter.interrupt()))?;
-    Ok(Came::from(report.outcome()))
+    Ok(Reply::from(report.outcome()))
 }
 
 fn files(session: &mut Session, token: &str) -> Result<(), Error> {
@@ -286,5 +292,5 @@ fn echo(arguments: ToolArguments) -> Result<OutgoingValue, NamedError> {
 pub fn policy(name: &str) -> Policy {
     let sets: Result<Vec<Override>, _> = LIMITS.iter().map(|set| set.parse()).collect();
     let policy = sets.and_then(|sets| Policy::load(name, &sets, &FileSystem));
-    policy.expect("it is built in, and the limits are right")
+    policy.expect("a valid built-in policy")
 }

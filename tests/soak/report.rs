@@ -49,7 +49,7 @@ pub struct Rest {
 
 impl Rest {
     /// Formats it as one line.
-    pub fn in_words(&self) -> String {
+    pub fn summary(&self) -> String {
         let counts: Vec<String> = Kind::ALL
             .iter()
             .map(|kind| format!("{} {kind}", self.census.total(*kind)))

@@ -36,7 +36,7 @@ pub fn play(
     plot: Plot,
     numbers: &mut Numbers,
     token: &str,
-    told: &Answers,
+    answers: &Answers,
     kills: &Kills,
 ) {
     let policy = if numbers.below(4) == 0 {
@@ -49,15 +49,15 @@ pub fn play(
         policy,
         guest: numbers.guest(Fit::Anywhere),
         token,
-        told,
+        answers,
     };
     let own = numbers.below(OWN_POLICIES);
-    let (done, disturbed) = kills.beside(|| scene.play(plot, own));
+    let (done, disturbed) = kills.observe(|| scene.play(plot, own));
     match (done, disturbed) {
         (Ok(()), _) => {}
-        (Err(_), Disturbed::Perhaps) => told.count("lost with a killed zygote"),
+        (Err(_), Disturbed::Perhaps) => answers.count("lost with a killed zygote"),
         (Err(error), Disturbed::No) => {
-            told.keep(Err(format!(
+            answers.keep(Err(format!(
                 "{plot:?} with guest `{}`: {error}",
                 scene.guest.name
             )));
@@ -79,11 +79,11 @@ pub fn calm(server: &Server) -> Done {
         opened(server, policy, &[])?.close()?;
         let mut client = server.connect()?;
         client.ask(&map(policy), &[])?;
-        client.hear_until("mapping")?;
+        client.receive_until("mapping")?;
         task(&mut client, 1, "calm")?;
-        client.hear_until("done")?;
+        client.receive_until("done")?;
         client.ask(&ClientRequest::End, &[])?;
-        client.hear_until("closed")?;
+        client.receive_until("closed")?;
     }
     Ok(())
 }
@@ -93,7 +93,7 @@ struct Scene<'a> {
     policy: &'static str,
     guest: &'static Guest,
     token: &'a str,
-    told: &'a Answers,
+    answers: &'a Answers,
 }
 
 impl Scene<'_> {
@@ -111,13 +111,13 @@ impl Scene<'_> {
             Plot::VanishesInCell => {
                 let mut client = self.open(&[])?;
                 client.begin(WAITS, AfterCell::Stay)?;
-                client.hear_until("output").map(drop)
+                client.receive_until("output").map(drop)
             }
             Plot::VanishesInCall => {
                 let mut client = self.open(&[])?;
                 client.declare()?;
                 client.begin("echo('nobody answers')", AfterCell::Stay)?;
-                client.hear_until("call").map(drop)
+                client.receive_until("call").map(drop)
             }
             Plot::VanishesInFrame => {
                 let mut client = self.open(&[])?;
@@ -127,32 +127,32 @@ impl Scene<'_> {
             Plot::Garbage => {
                 let mut client = self.open(&[])?;
                 client.write(&[0xff; 99])?;
-                let said = client.hear()?;
-                as_it_should(said.header["error"] == "protocol", &said)
+                let message = client.receive()?;
+                ensure(message.header["error"] == "protocol", &message)
             }
         }
     }
 
     fn open(&self, more: &[String]) -> Result<Client, Box<dyn std::error::Error>> {
         let client = opened(self.server, self.policy, more)?;
-        self.told.count_run();
+        self.answers.count_run();
         Ok(client)
     }
 
     /// Runs a cell that returns the token.
     fn value(&self, mut client: Client) -> Result<Client, Box<dyn std::error::Error>> {
-        let came = client.cell(&format!("{:?}", self.token))?;
-        self.told.count(&came.status);
-        came.is_value(self.token)?;
+        let reply = client.cell(&format!("{:?}", self.token))?;
+        self.answers.count(&reply.status);
+        reply.is_value(self.token)?;
         Ok(client)
     }
 
     fn polite(&self) -> Done {
         let mut client = self.open(&[])?;
         client.declare()?;
-        let came = client.cell(&format!("echo({:?})", self.token))?;
-        self.told.count(&came.status);
-        came.is_value(self.token)?;
+        let reply = client.cell(&format!("echo({:?})", self.token))?;
+        self.answers.count(&reply.status);
+        reply.is_value(self.token)?;
         let writes = FileOperation::OpenWrite { append: false };
         let file = client.file("given.txt", writes)?;
         file.ok_or("no descriptor")?
@@ -160,19 +160,19 @@ impl Scene<'_> {
         let file = client.file("given.txt", FileOperation::OpenRead)?;
         let mut text = String::new();
         file.ok_or("no descriptor")?.read_to_string(&mut text)?;
-        as_it_should(text == self.token, &text)?;
-        let came = client.cell(&self.guest.source(self.token))?;
-        self.told.count(&came.status);
-        came.judge(self.guest, self.token)?;
+        ensure(text == self.token, &text)?;
+        let reply = client.cell(&self.guest.source(self.token))?;
+        self.answers.count(&reply.status);
+        reply.judge(self.guest, self.token)?;
         client.close()
     }
 
     fn once(&self) -> Done {
         let mut client = self.open(&[])?;
         client.begin(&self.guest.source(self.token), AfterCell::End)?;
-        let came = client.finish()?;
-        self.told.count(&came.status);
-        came.judge(self.guest, self.token)?;
+        let reply = client.finish()?;
+        self.answers.count(&reply.status);
+        reply.judge(self.guest, self.token)?;
         client.close()
     }
 
@@ -180,19 +180,19 @@ impl Scene<'_> {
         let mut client = self.value(self.open(&[])?)?;
         let id = client.id();
         client.ask(&ClientRequest::Restart { id }, &[])?;
-        client.hear_until("opened")?;
-        self.told.count_run();
+        client.receive_until("opened")?;
+        self.answers.count_run();
         self.value(client)?.close()
     }
 
     fn interrupt(&self) -> Done {
         let mut client = self.open(&[])?;
         client.begin(WAITS, AfterCell::Stay)?;
-        client.hear_until("output")?;
+        client.receive_until("output")?;
         client.ask(&ClientRequest::Interrupt, &[])?;
-        let came = client.finish()?;
-        self.told.count(&came.status);
-        came.has_ended(&["interrupted"])?;
+        let reply = client.finish()?;
+        self.answers.count(&reply.status);
+        reply.has_ended(&["interrupted"])?;
         client.close()
     }
 
@@ -201,33 +201,33 @@ impl Scene<'_> {
         thread::sleep(AWAY);
         client.begin("0", AfterCell::Stay)?;
         // The scheduler determines whether the end has been noticed yet.
-        let said = client.hear()?;
-        let ended = said.header["error"] == "session-ended";
-        as_it_should(ended || said.kind() == "outcome", &said)
+        let message = client.receive()?;
+        let ended = message.header["error"] == "session-ended";
+        ensure(ended || message.kind() == "outcome", &message)
     }
 
     /// Runs a batch and reads this many of its results.
     fn batch(&self, results: u64) -> Done {
         let mut client = self.server.connect()?;
         client.ask(&map(self.policy), &[])?;
-        client.hear_until("mapping")?;
+        client.receive_until("mapping")?;
         for id in 1..=TASKS {
             task(&mut client, id, self.token)?;
         }
         for _ in 0..results {
-            let said = client.hear_until("done")?;
-            self.told.count_run();
-            self.told.count(
-                said.header["outcome"]["status"]
+            let message = client.receive_until("done")?;
+            self.answers.count_run();
+            self.answers.count(
+                message.header["outcome"]["status"]
                     .as_str()
                     .unwrap_or_default(),
             );
-            let value = format!("{} {}", self.token, said.header["id"]);
-            as_it_should(said.header["value"] == value.as_str(), &said)?;
+            let value = format!("{} {}", self.token, message.header["id"]);
+            ensure(message.header["value"] == value.as_str(), &message)?;
         }
         if results == TASKS {
             client.ask(&ClientRequest::End, &[])?;
-            client.hear_until("closed")?;
+            client.receive_until("closed")?;
         }
         Ok(())
     }
@@ -274,9 +274,9 @@ fn task(client: &mut Client, id: u64, token: &str) -> Done {
     client.ask(&ClientRequest::Task(header), line.as_bytes())
 }
 
-fn as_it_should(holds: bool, told: &impl std::fmt::Debug) -> Done {
+fn ensure(holds: bool, observed: &impl std::fmt::Debug) -> Done {
     if holds {
         return Ok(());
     }
-    Err(format!("told {told:?}").into())
+    Err(format!("unexpected: {observed:?}").into())
 }

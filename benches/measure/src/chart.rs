@@ -175,15 +175,15 @@ fn decades(bars: &[Bar]) -> Range<f64> {
 /// Formats a time and its ratio; a ratio below a tenth has two significant digits.
 fn note(median: Duration, base: Option<Duration>) -> String {
     let Some(base) = base else {
-        return spoken(median);
+        return in_digits(median);
     };
     let ratio = median.as_secs_f64() / base.as_secs_f64();
     let decimals = if ratio < 0.1 { 3 } else { 2 };
-    format!("{} ({ratio:.decimals$} x)", spoken(median))
+    format!("{} ({ratio:.decimals$} x)", in_digits(median))
 }
 
 /// Formats a time with three digits.
-fn spoken(time: Duration) -> String {
+fn in_digits(time: Duration) -> String {
     let (number, unit) = in_unit(us(time));
     let decimals = match number {
         _ if unit == "us" => 0,
@@ -208,13 +208,13 @@ mod tests {
     use crate::report::examples::report;
 
     #[test]
-    fn times_are_spoken_with_three_digits() {
-        let spoken = |us| spoken(Duration::from_micros(us));
-        assert_eq!(spoken(87), "87 us");
-        assert_eq!(spoken(1_234), "1.23 ms");
-        assert_eq!(spoken(38_552), "38.6 ms");
-        assert_eq!(spoken(311_400), "311 ms");
-        assert_eq!(spoken(1_104_003), "1.10 s");
+    fn times_have_three_digits() {
+        let in_digits = |us| in_digits(Duration::from_micros(us));
+        assert_eq!(in_digits(87), "87 us");
+        assert_eq!(in_digits(1_234), "1.23 ms");
+        assert_eq!(in_digits(38_552), "38.6 ms");
+        assert_eq!(in_digits(311_400), "311 ms");
+        assert_eq!(in_digits(1_104_003), "1.10 s");
     }
 
     #[test]
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn the_picture_is_what_it_was() {
+    fn chart_matches_the_snapshot() {
         insta::assert_snapshot!(report().chart().expect("a text can be written"));
     }
 }

@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_begin_and_numbers_end_together() {
+    fn text_is_left_and_numbers_are_right_aligned() {
         let name: Column<(&str, &str)> = ("", &|row| Some(row.0.to_owned()));
         let time: Column<(&str, &str)> = ("p50 ms", &|row| {
             Some(row.1.to_owned()).filter(|it| it != "0")

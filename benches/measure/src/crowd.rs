@@ -69,14 +69,14 @@ mod tests {
     use crate::report::examples::report;
 
     #[test]
-    fn what_is_not_known_has_a_dash() {
+    fn unknown_values_have_a_dash() {
         let text = table(&report().crowds);
         insta::assert_snapshot!(text);
     }
 
     #[test]
     fn data_has_bytes_and_microseconds() {
-        let value = serde_json::to_value(&report().crowds[0]).expect("it is written");
+        let value = serde_json::to_value(&report().crowds[0]).expect("serialization succeeds");
         assert_eq!(value["pss_bytes"], 1_500_000);
         assert_eq!(value["cgroup_bytes"], serde_json::Value::Null);
         assert_eq!(value["cell"]["p50_us"], 349.0);

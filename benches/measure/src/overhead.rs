@@ -103,7 +103,7 @@ mod tests {
     use crate::report::examples::report;
 
     #[test]
-    fn each_program_and_all_that_compute() {
+    fn each_program_and_the_cpu_bound_total() {
         let mut programs = report().programs;
         programs.each.push(Overhead {
             program: "system calls".to_owned(),
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_measured_has_no_line() {
+    fn unmeasured_program_has_no_line() {
         let programs = Programs {
             set: "ours".to_owned(),
             each: vec![Overhead {

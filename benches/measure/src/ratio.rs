@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quiet_machine_leaves_nothing_open() {
+    fn quiet_machine_gives_exact_ratios() {
         let ratio = Ratio::of(&always(MS), Quantile::P50, &always(10 * MS));
         assert_eq!(ratio, Ratio::exact(0.1));
         assert_eq!(ratio.verdict(0.1), Verdict::Met);
@@ -150,13 +150,13 @@ mod tests {
     }
 
     #[test]
-    fn a_time_that_is_aimed_at_has_no_noise() {
+    fn absolute_target_has_no_noise() {
         let ratio = Ratio::of_time(&always(3 * MS), Quantile::P99, 2 * MS);
         assert_eq!(ratio, Ratio::exact(1.5));
     }
 
     #[test]
-    fn pairs_cancel_what_falls_on_both() {
+    fn pairs_cancel_common_noise() {
         // The machine gets ten times slower from pair to pair; inside is always 2 % slower.
         let pairs: Vec<_> = (0..5)
             .map(|i| 10_u32.pow(i) * 100 * MS)

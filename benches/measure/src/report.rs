@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_is_noisy_by_its_base() {
+    fn spread_of_the_base_marks_a_noisy_machine() {
         let mut report = examples::report();
         assert_eq!(report.is_noisy(), Some(false));
         for series in &mut report.series {

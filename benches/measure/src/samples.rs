@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_has_no_summary() {
+    fn empty_samples_have_no_summary() {
         assert!(Samples::default().summary().is_none());
     }
 
@@ -183,7 +183,7 @@ mod tests {
 
     #[test]
     fn times_are_written_in_microseconds_and_unclear_tails_as_null() {
-        let summary = serde_json::to_value(up_to(100)).expect("it is written");
+        let summary = serde_json::to_value(up_to(100)).expect("serialization succeeds");
         assert_eq!(
             (&summary["n"], &summary["p50_us"]),
             (&json!(100), &json!(50_000.0))

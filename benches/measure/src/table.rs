@@ -119,7 +119,7 @@ mod tests {
     use crate::report::examples::report;
 
     #[test]
-    fn a_report_for_a_person() {
+    fn report_as_text() {
         insta::assert_snapshot!(report().table());
     }
 

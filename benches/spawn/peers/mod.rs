@@ -13,7 +13,7 @@ use std::time::Duration;
 use anyhow::Result;
 
 use crate::common::Conversation;
-use crate::contestant::{Contestant, hear_times};
+use crate::contestant::{Contestant, read_times};
 use crate::ground::Ground;
 use crate::processes::{self, NotInstalled, Process};
 use crate::subject::{Peer, Subject};
@@ -143,8 +143,8 @@ impl Sandlock {
 
 impl Contestant for Sandlock {
     fn turn(&mut self, record: &mut dyn FnMut(Subject, Duration)) -> Result<()> {
-        self.0.ask("1")?;
-        for time in hear_times(&mut self.0, 1)? {
+        self.0.send("1")?;
+        for time in read_times(&mut self.0, 1)? {
             record(Subject::Peer(Peer::Sandlock), time);
         }
         Ok(())

@@ -84,7 +84,7 @@ fn mounts(ground: &Ground) -> Vec<Value> {
         json!({"destination": "/dev", "type": "tmpfs", "source": "tmpfs", "options": ["nosuid", "mode=755"]}),
         json!({"destination": "/tmp", "type": "tmpfs", "source": "tmpfs", "options": ["nosuid", "nodev"]}),
     ];
-    for shown in shown(ground) {
+    for shown in shown_directories(ground) {
         // A symlink on the host becomes a directory inside, with the same files.
         let Ok(source) = fs::canonicalize(&shown) else {
             continue;
@@ -98,7 +98,7 @@ fn mounts(ground: &Ground) -> Vec<Value> {
 }
 
 /// Returns the directories of `SHOWN`, and those of the interpreter if they are elsewhere.
-fn shown(ground: &Ground) -> Vec<PathBuf> {
+fn shown_directories(ground: &Ground) -> Vec<PathBuf> {
     let mut shown: Vec<PathBuf> = SHOWN.map(PathBuf::from).to_vec();
     let directory = ground.python.parent().unwrap_or(&ground.python);
     for own in [ground.installation.as_path(), directory] {

@@ -87,8 +87,8 @@ impl Side {
     fn evaluate(&mut self, expression: &str) -> Result<String> {
         match self {
             Self::Outside(process) => {
-                process.ask(expression)?;
-                process.hear()
+                process.send(expression)?;
+                process.receive()
             }
             Self::Inside(session) => {
                 let report = session.run(expression)?;

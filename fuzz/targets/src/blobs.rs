@@ -59,7 +59,7 @@ fn places(lengths: &[u64]) -> Option<Vec<(u128, u128)>> {
 }
 
 fn assert_same_again(blob: &Blob) {
-    let text = serde_json::to_vec(blob).expect("it is written");
-    let again: Blob = serde_json::from_slice(&text).expect("it is read");
+    let text = serde_json::to_vec(blob).expect("serialization succeeds");
+    let again: Blob = serde_json::from_slice(&text).expect("the file is readable");
     assert_eq!(&again, blob);
 }

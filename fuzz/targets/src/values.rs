@@ -63,7 +63,7 @@ fn assert_same_again(value: &Value) {
         again.unwrap_or_else(|error| panic!("{written} is refused when read again: {error}"));
     assert_eq!(
         written,
-        serde_json::to_string(&again).expect("it is written")
+        serde_json::to_string(&again).expect("serialization succeeds")
     );
 }
 

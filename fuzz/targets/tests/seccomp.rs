@@ -20,7 +20,7 @@ fn spoil(filters: &mut Filters, nth: usize) -> bool {
 /// Every inverted branch of the filters is detected by some of the calls that these bytes
 /// generate.
 #[test]
-fn a_wrong_filter_is_seen() {
+fn wrong_filter_is_detected() {
     let mut state = 1u32;
     let bytes: Vec<u8> = std::iter::repeat_with(|| {
         state ^= state << 13;

@@ -57,7 +57,7 @@ impl fmt::Display for Role {
 }
 
 impl Process {
-    fn look(pid: u32, own_depth: usize) -> Option<Self> {
+    fn read(pid: u32, own_depth: usize) -> Option<Self> {
         let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
         let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name));
         let numbers: Vec<u32> = numbers(field("NSpid:")?);
@@ -98,7 +98,7 @@ pub fn family(ancestor: u32) -> Vec<Process> {
             .to_str()
             .and_then(|name| name.parse().ok());
         // A process that has ended meanwhile has no owner.
-        if let Some(process) = pid.and_then(|pid| Process::look(pid, own_depth)) {
+        if let Some(process) = pid.and_then(|pid| Process::read(pid, own_depth)) {
             children.entry(process.parent).or_default().push(process);
         }
     }

@@ -65,7 +65,7 @@ pub struct Tracer {
     child: Child,
     stdin: ChildStdin,
     stdout: ChildStdout,
-    heard: Vec<u8>,
+    unread: Vec<u8>,
     events: SignalFd,
     shape: Shape,
     tasks: HashMap<Pid, Task>,
@@ -90,9 +90,9 @@ impl Tracer {
     pub fn start(command: &mut Command, shape: Shape) -> Self {
         let events = traced::child_events();
         let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = piped.spawn().expect("it can be started");
-        let stdin = child.stdin.take().expect("it is piped");
-        let stdout = child.stdout.take().expect("it is piped");
+        let mut child = piped.spawn().expect("the process starts");
+        let stdin = child.stdin.take().expect("the stream is piped");
+        let stdout = child.stdout.take().expect("the stream is piped");
         fcntl(&stdout, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).expect("a pipe can be nonblocking");
         let pid = pid(child.id());
         traced::seize(pid);
@@ -100,7 +100,7 @@ impl Tracer {
             child,
             stdin,
             stdout,
-            heard: Vec::new(),
+            unread: Vec::new(),
             events,
             shape,
             tasks: HashMap::from([(pid, Task::new(Role::Supervisor))]),
@@ -200,13 +200,13 @@ impl Tracer {
     }
 
     fn line(&mut self) -> Option<String> {
-        traced::next_line(&mut self.stdout, &mut self.heard)
+        traced::next_line(&mut self.stdout, &mut self.unread)
     }
 
     /// Resumes all processes until `done` returns true, or until the deadline.
     fn pump(&mut self, deadline: Instant, mut done: impl FnMut(&mut Self) -> bool) {
         loop {
-            self.heed();
+            self.process_events();
             if done(self) || Instant::now() > deadline {
                 return;
             }
@@ -214,7 +214,7 @@ impl Tracer {
                 PollFd::new(self.events.as_fd(), PollFlags::POLLIN),
                 PollFd::new(self.stdout.as_fd(), PollFlags::POLLIN),
             ];
-            let fds = if self.heard.is_empty() && self.is_alive() {
+            let fds = if self.unread.is_empty() && self.is_alive() {
                 &mut fds[..]
             } else {
                 &mut fds[..1]

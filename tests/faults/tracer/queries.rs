@@ -59,7 +59,7 @@ impl Tracer {
     /// Returns the number of a process's descriptors. Those of cgroups and network namespaces, which are kept for later
     /// workers, and a zygote's io_uring, whose memory all zygotes of a user share, do not count.
     pub fn descriptors(&self, role: Role) -> usize {
-        let pid = self.find(role).expect("it is there");
+        let pid = self.find(role).expect("the process exists");
         let open = fs::read_dir(format!("/proc/{pid}/fd"))
             .into_iter()
             .flatten();

@@ -14,13 +14,13 @@ use crate::family::{Call, Role, role_of_child};
 use crate::fault::Act;
 use crate::task::{Task, role_of_thread};
 use crate::traced::{
-    PTRACE_EVENT_STOP, before_call, born, give_back, leave_out, next_status, parent_is,
+    PTRACE_EVENT_STOP, before_call, born, leave_out, next_status, parent_is, set_return_value,
     to_next_call,
 };
 
 impl Tracer {
     /// Handles all pending events.
-    pub(super) fn heed(&mut self) {
+    pub(super) fn process_events(&mut self) {
         self.release_held();
         while let Some(status) = next_status() {
             self.handle(status);
@@ -122,7 +122,7 @@ impl Tracer {
         };
         let Some(registers) = before_call(pid) else {
             if let Some(value) = task.returns.take() {
-                give_back(pid, value);
+                set_return_value(pid, value);
             }
             return self.resume(pid, None);
         };

@@ -14,7 +14,7 @@ use sandfork::internals::plan::SandboxPlan as _;
 use sandfork::session::Session;
 use sandfork::{Error, ErrorKind, LimitName, Mechanism, Sandbox};
 
-use super::is_told;
+use super::assert_reported;
 use crate::apart;
 use crate::check::{by, fine, limited};
 use crate::leftovers::traces::Traces;
@@ -51,25 +51,25 @@ struct Serving {
 impl Serving {
     fn start() -> Self {
         nix::sys::prctl::set_child_subreaper(true).expect("any process can be a subreaper");
-        let world = World::look().expect("the machine can be looked at");
+        let world = World::probe().expect("the host can be probed");
         let sandbox = Arc::new(world.build(standard()));
         fine(&run(&sandbox, "pass"));
-        let session = sandbox.session().expect("there is room");
+        let session = sandbox.session().expect("the session opens");
         let cgroups = world.host.machine.cgroup;
         let mut serving = Self {
-            before: Traces::look_beside_threads(&cgroups),
+            before: Traces::record_beside_threads(&cgroups),
             sandbox,
             session,
             cgroups,
         };
-        serving.goes_on();
+        serving.assert_session_works();
         serving
     }
 
     /// Checks that, while the resource is exhausted, every request for a worker is refused and the session still works.
     #[track_caller]
-    fn is_without(&mut self, names: &[&str]) {
-        let refused = |error: Error| is_told(&error, error.kind(), names);
+    fn assert_exhausted(&mut self, names: &[&str]) {
+        let refused = |error: Error| assert_reported(&error, error.kind(), names);
         // Runs and sessions start workers by different paths; each attempt also sees what the previous one left.
         for _ in 0..3 {
             refused(
@@ -85,22 +85,22 @@ impl Serving {
                     .expect_err("something is missing"),
             );
         }
-        self.goes_on();
+        self.assert_session_works();
     }
 
-    fn goes_on(&mut self) {
-        let report = self.session.run("6 * 7").expect("it lives");
+    fn assert_session_works(&mut self) {
+        let report = self.session.run("6 * 7").expect("the session is alive");
         fine(report.outcome());
     }
 
     /// Checks that everything works again and that nothing was left behind.
     #[track_caller]
-    fn is_whole(&mut self) {
-        self.goes_on();
+    fn assert_recovered(&mut self) {
+        self.assert_session_works();
         let outcome = run(&self.sandbox, "1");
         fine(&outcome);
         assert_eq!(outcome.enforced().level, self.sandbox.plan().level);
-        drop(self.sandbox.session().expect("there is room"));
+        drop(self.sandbox.session().expect("the session opens"));
         self.before.assert_same(&self.cgroups);
     }
 }
@@ -108,24 +108,24 @@ impl Serving {
 /// Exhausts the descriptors of this process.
 pub fn without_descriptors() {
     let mut serving = Serving::start();
-    let mut unused = serving.sandbox.session().expect("there is room");
-    let mut passing = serving.sandbox.session().expect("there is room");
+    let mut unused = serving.sandbox.session().expect("the session opens");
+    let mut passing = serving.sandbox.session().expect("the session opens");
     let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).expect("there is a limit");
     let enough = soft.min(1024);
-    setrlimit(Resource::RLIMIT_NOFILE, enough, hard).expect("it is lower");
+    setrlimit(Resource::RLIMIT_NOFILE, enough, hard).expect("lowering a limit is permitted");
     let mut taken = Vec::new();
     while let Ok(file) = File::open("/dev/null") {
         taken.push(file);
     }
-    serving.is_without(&["open files", "ulimit -n"]);
+    serving.assert_exhausted(&["open files", "ulimit -n"]);
     // A value that is passed as a file descriptor cannot be received: an error of the host, not of the guest.
     let refused = passing.run("bytes(200_000)").map(drop);
     let refused = refused.expect_err("no descriptor is left for it");
-    is_told(&refused, ErrorKind::System, &["open files", "ulimit -n"]);
+    assert_reported(&refused, ErrorKind::System, &["open files", "ulimit -n"]);
     drop(passing);
     // A session's first cell has the kernel's counters even if no descriptor is free.
     let forks = "import os, time\nwhile True:\n    if os.fork() == 0: time.sleep(600)";
-    let report = unused.run(forks).expect("it lives");
+    let report = unused.run(forks).expect("the session is alive");
     let by = by(&serving.sandbox, Mechanism::Cgroup, Mechanism::Rlimit);
     limited(report.outcome(), LimitName::Pids, by);
     drop(unused);
@@ -136,24 +136,24 @@ pub fn without_descriptors() {
                 fine(&outcome);
                 break;
             }
-            Err(error) => is_told(&error, error.kind(), &["open files", "ulimit -n"]),
+            Err(error) => assert_reported(&error, error.kind(), &["open files", "ulimit -n"]),
         }
     }
     drop(taken);
     setrlimit(Resource::RLIMIT_NOFILE, soft, hard).expect("it was so");
-    serving.is_whole();
+    serving.assert_recovered();
 }
 
 /// Forbids the cgroup of this process and its children more processes than it has.
 pub fn without_processes() {
-    let world = World::look().expect("the machine can be looked at");
+    let world = World::probe().expect("the host can be probed");
     let ceiling = Ceiling::of_test(&world.host.machine.cgroup, parent_id());
     write(&ceiling.0.join("cgroup.procs"), "0");
     let mut serving = Serving::start();
     ceiling.lower();
-    serving.is_without(&["process", "`pids.max`"]);
+    serving.assert_exhausted(&["process", "`pids.max`"]);
     write(&ceiling.0.join("pids.max"), "max");
-    serving.is_whole();
+    serving.assert_recovered();
 }
 
 /// A cgroup with a process limit for one supervisor, so that processes of concurrent tests neither count towards
@@ -175,7 +175,7 @@ impl Ceiling {
         let current = fs::read_to_string(self.0.join("pids.current"));
         write(
             &self.0.join("pids.max"),
-            current.expect("it is counted").trim(),
+            current.expect("the controller counts processes").trim(),
         );
     }
 }

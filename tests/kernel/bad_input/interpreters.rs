@@ -51,16 +51,17 @@ pub fn file(name: &str, mode: u32, text: &str) -> TempDir {
     let directory = tempfile::Builder::new()
         .prefix("sandfork-test-")
         .tempdir_in("/var/tmp");
-    let directory = directory.expect("a directory can be made");
+    let directory = directory.expect("the directory is created");
     programs::install(&directory.path().join(name), mode, text);
-    fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).expect("it is ours");
+    fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755))
+        .expect("the test owns the file");
     directory
 }
 
 #[track_caller]
-fn unsuitable(world: &World, path: &Path, says: &[&str]) {
+fn unsuitable(world: &World, path: &Path, expected: &[&str]) {
     let shown = path.display().to_string();
-    let names = [&[shown.as_str(), "python.interpreter"], says].concat();
+    let names = [&[shown.as_str(), "python.interpreter"], expected].concat();
     refused(
         world,
         standard().python(path),
@@ -71,12 +72,12 @@ fn unsuitable(world: &World, path: &Path, says: &[&str]) {
 
 fn a_name_that_is_not_on_the_path(world: &World) {
     let recipe = standard().python("python-of-another-world");
-    let says = [
+    let expected = [
         "`python-of-another-world` on PATH",
         "install CPython 3.9",
         "python.interpreter",
     ];
-    refused(world, recipe, ErrorKind::Interpreter, &says);
+    refused(world, recipe, ErrorKind::Interpreter, &expected);
 }
 
 fn a_path_that_is_not_there(world: &World) {
@@ -85,8 +86,8 @@ fn a_path_that_is_not_there(world: &World) {
 
 fn a_directory_without_an_interpreter(world: &World) {
     let recipe = standard().python("/usr/share");
-    let says = ["/usr/share has no bin/python", "python3 -m venv"];
-    refused(world, recipe, ErrorKind::Interpreter, &says);
+    let expected = ["/usr/share has no bin/python", "python3 -m venv"];
+    refused(world, recipe, ErrorKind::Interpreter, &expected);
 }
 
 fn a_file_that_is_not_a_program(world: &World) {
@@ -120,7 +121,9 @@ fn another_program(world: &World) {
 }
 
 fn too_old(world: &World, major: u8, minor: u8) {
-    let old = world.too_old(major, minor).expect("it was found");
+    let old = world
+        .too_old(major, minor)
+        .expect("the interpreter was found");
     let version = format!("Python {major}.{minor}.");
     unsuitable(world, &old.executable, &[&version, "CPython 3.9 or later"]);
 }

@@ -10,11 +10,11 @@ use crate::world::World;
 pub fn tests() -> Vec<Test> {
     needing(
         Need::MemoryFileSetting,
-        tests![only_the_network_needs_executable_files_in_memory],
+        tests![only_network_allow_needs_executable_memfds],
     )
 }
 
-fn only_the_network_needs_executable_files_in_memory(world: &World) {
+fn only_network_allow_needs_executable_memfds(world: &World) {
     let run = |setting: &str| {
         let mut command = Command::new("unshare");
         let set = "echo 2 > /proc/sys/vm/memfd_noexec && exec \"$@\"";
@@ -22,7 +22,7 @@ fn only_the_network_needs_executable_files_in_memory(world: &World) {
         command.args([env!("CARGO_BIN_EXE_sandfork"), "run", "-c", "print(6 * 7)"]);
         let interpreter = format!("python.interpreter={}", world.program().display());
         command.args(["--set", &interpreter, "--set", setting]);
-        let output = command.output().expect("it starts");
+        let output = command.output().expect("the process starts");
         [output.stdout, output.stderr].map(|said| String::from_utf8_lossy(&said).into_owned())
     };
     assert_eq!(run("network.mode=loopback"), ["42\n", ""]);

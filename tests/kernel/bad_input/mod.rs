@@ -29,11 +29,11 @@ pub fn tests(world: &World) -> Vec<Test> {
         leave_nothing_behind,
         a_missing_path,
         a_limit_above_the_host,
-        the_least_memory_is_enough,
+        the_minimum_memory_limit_is_enough,
         a_source_that_is_too_large,
     ];
     if let Some(Skip::Forced(_)) = Need::Cgroup.missing_on(world) {
-        tests.extend(tests![a_level_that_this_user_cannot_have]);
+        tests.extend(tests![an_unavailable_level]);
     }
     tests.extend(exhausted::tests());
     tests.extend(interpreters::tests());
@@ -51,11 +51,11 @@ fn refused(world: &World, recipe: Recipe, kind: ErrorKind, names: &[&str]) {
         .policy(policy)
         .build()
         .expect_err("this cannot be provided");
-    is_told(&error, kind, names);
+    assert_reported(&error, kind, names);
 }
 
 #[track_caller]
-fn is_told(error: &Error, kind: ErrorKind, names: &[&str]) {
+fn assert_reported(error: &Error, kind: ErrorKind, names: &[&str]) {
     let text = error.to_string();
     assert_eq!(error.kind(), kind, "{text}");
     assert!(!text.contains('\n'), "not one sentence: {text}");
@@ -84,7 +84,7 @@ fn a_limit_above_the_host(world: &World) {
     );
 }
 
-fn a_level_that_this_user_cannot_have(world: &World) {
+fn an_unavailable_level(world: &World) {
     let recipe = standard().set("assurance.require=full");
     refused(
         world,
@@ -95,7 +95,7 @@ fn a_level_that_this_user_cannot_have(world: &World) {
 }
 
 // Any memory limit that a policy accepts is enough for Python itself.
-fn the_least_memory_is_enough(world: &World) {
+fn the_minimum_memory_limit_is_enough(world: &World) {
     let recipe = standard().set("limits.memory=16MiB");
     check::fine(&world.run(recipe, "print('fits')"));
 }
@@ -105,7 +105,7 @@ fn a_source_that_is_too_large(world: &World) {
         let error = sandbox
             .run(" ".repeat(64 << 20))
             .expect_err("there is a bound");
-        is_told(&error, ErrorKind::Request, &["source is too large"]);
+        assert_reported(&error, ErrorKind::Request, &["source is too large"]);
     });
 }
 
@@ -116,10 +116,10 @@ fn leave_nothing_behind(_: &World) {
 
 fn leave_nothing_behind_part() {
     nix::sys::prctl::set_child_subreaper(true).expect("any process can be a subreaper");
-    let world = World::look().expect("the machine can be looked at");
+    let world = World::probe().expect("the host can be probed");
     let cgroups = &world.host.machine.cgroup;
     a_limit_above_the_host(&world);
-    let before = Traces::look(cgroups);
+    let before = Traces::record(cgroups);
     a_missing_path(&world);
     a_limit_above_the_host(&world);
     interpreters::all(&world);

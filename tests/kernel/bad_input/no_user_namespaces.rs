@@ -11,7 +11,7 @@ use sandfork::internals::host::NamespaceSupport;
 use sandfork::internals::plan::SandboxPlan as _;
 use sandfork::{ErrorKind, Layer, Level, Sandbox, Status};
 
-use super::is_told;
+use super::assert_reported;
 use crate::apart;
 use crate::check::{ended, fine, shown};
 use crate::recipe::{standard, strict};
@@ -28,7 +28,7 @@ fn no_user_namespaces(_: &World) {
 
 pub fn part() {
     allow_no_user_namespaces();
-    let world = World::look().expect("the machine can be looked at");
+    let world = World::probe().expect("the host can be probed");
     assert!(matches!(
         world.host.machine.namespaces,
         NamespaceSupport::Refused(_)
@@ -43,8 +43,8 @@ pub fn part() {
             .policy(policy)
             .build()
             .expect_err("it has no namespaces");
-        let says = ["layer `namespaces`", "max_user_namespaces", "landlock"];
-        is_told(&error, ErrorKind::Host, &says);
+        let expected = ["layer `namespaces`", "max_user_namespaces", "landlock"];
+        assert_reported(&error, ErrorKind::Host, &expected);
     }
     // A lower level requires a policy that allows it, and the outcome reports it.
     let sandbox = world.build(
@@ -100,14 +100,15 @@ fn allow_no_user_namespaces() {
     unshare(CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNS)
         .expect("this host allows user namespaces");
     if uid.is_root() {
-        writeln!(outside.stdin.take().expect("it is piped")).expect("it reads");
+        writeln!(outside.stdin.take().expect("the stream is piped"))
+            .expect("the program reads its stdin");
     } else {
         write("/proc/self/setgroups", "deny");
         write("/proc/self/uid_map", &format!("{uid} {uid} 1"));
         write("/proc/self/gid_map", &format!("{gid} {gid} 1"));
     }
     drop(outside.stdin.take());
-    outside.wait().expect("it is ours");
+    outside.wait().expect("the child has not been reaped");
     write("/proc/sys/user/max_user_namespaces", "0");
 }
 

@@ -12,14 +12,14 @@ pub fn tests() -> Vec<Test> {
     tests![
         a_module_that_is_not_installed,
         a_module_that_raises,
-        a_module_that_lacks_another,
-        a_module_that_starts_a_thread_is_left_to_the_guest,
+        a_module_with_a_missing_import,
+        module_that_starts_a_thread_is_not_preloaded,
         a_module_whose_thread_ends_is_preloaded,
-        an_optional_module_that_fails_is_left_to_the_guest,
-        a_module_that_keeps_shared_memory_is_left_to_the_guest,
-        what_a_module_writes_at_its_import_reaches_no_guest,
-        libraries_are_told_to_start_no_thread_and_guests_are_not,
-        a_module_that_needs_a_writable_directory_is_given_the_guests,
+        failing_optional_module_is_not_preloaded,
+        module_with_shared_memory_is_not_preloaded,
+        files_written_by_a_preload_reach_no_guest,
+        thread_variables_are_set_in_the_zygote_only,
+        preload_sees_the_guests_writable_directory,
         a_module_that_exits,
         a_module_that_dies,
     ]
@@ -28,29 +28,29 @@ pub fn tests() -> Vec<Test> {
 pub fn all(world: &World) {
     a_module_that_is_not_installed(world);
     a_module_that_raises(world);
-    a_module_that_lacks_another(world);
+    a_module_with_a_missing_import(world);
     a_module_that_exits(world);
     a_module_that_dies(world);
 }
 
 #[track_caller]
-fn fails(world: &World, code: &str, says: &[&str]) {
+fn fails(world: &World, code: &str, expected: &[&str]) {
     let directory = file("awkward.py", 0o644, code);
     let recipe = standard()
         .set(format!("python.path={}", directory.path().display()))
         .set("python.preload=awkward");
-    refused(world, recipe, ErrorKind::Interpreter, says);
+    refused(world, recipe, ErrorKind::Interpreter, expected);
 }
 
 fn a_module_that_is_not_installed(world: &World) {
     let recipe = standard().set("python.preload=no_such_module");
-    let says = [
+    let expected = [
         "`no_such_module`",
         "ModuleNotFoundError",
         "install it",
         "python.preload",
     ];
-    refused(world, recipe, ErrorKind::Interpreter, &says);
+    refused(world, recipe, ErrorKind::Interpreter, &expected);
 }
 
 fn a_module_that_raises(world: &World) {
@@ -62,9 +62,9 @@ fn a_module_that_raises(world: &World) {
 }
 
 // Optional or not: the module itself exists, but a module that it imports does not.
-fn a_module_that_lacks_another(world: &World) {
-    let says = ["`awkward`", "no_such_module", "python.preload"];
-    fails(world, "import no_such_module", &says);
+fn a_module_with_a_missing_import(world: &World) {
+    let expected = ["`awkward`", "no_such_module", "python.preload"];
+    fails(world, "import no_such_module", &expected);
 }
 
 fn a_module_that_exits(world: &World) {
@@ -90,10 +90,10 @@ fn a_module_that_dies(world: &World) {
 }
 
 /// Returns what a run prints about the modules `awkward` and `fine`, which the policy preloads.
-fn seen(world: &World, code: &str, presence: &str, settings: &[&str]) -> String {
+fn output_with_preloads(world: &World, code: &str, presence: &str, settings: &[&str]) -> String {
     let directory = file("awkward.py", 0o644, code);
     let fine = directory.path().join("fine.py");
-    std::fs::write(fine, "import os\nmaker = os.getpid()\n").expect("it is ours");
+    std::fs::write(fine, "import os\nmaker = os.getpid()\n").expect("the test owns the file");
     let recipe = standard()
         .set(format!("python.path={}", directory.path().display()))
         .set(format!("python.preload=['awkward{presence}', 'fine']"));
@@ -106,35 +106,44 @@ fn seen(world: &World, code: &str, presence: &str, settings: &[&str]) -> String 
     outcome.stdout().into_owned()
 }
 
-fn a_module_that_starts_a_thread_is_left_to_the_guest(world: &World) {
+fn module_that_starts_a_thread_is_not_preloaded(world: &World) {
     let code =
         "import threading\nthreading.Thread(target=threading.Event().wait, daemon=True).start()";
     for settings in [&[][..], &["python.fresh=true"]] {
         for presence in ["", "?"] {
-            let seen = seen(world, code, presence, settings);
-            assert_eq!(seen, "False True\nimported\n", "{settings:?} {presence}");
+            let output = output_with_preloads(world, code, presence, settings);
+            assert_eq!(output, "False True\nimported\n", "{settings:?} {presence}");
         }
     }
 }
 
 fn a_module_whose_thread_ends_is_preloaded(world: &World) {
     let code = "import threading, time\nthreading.Thread(target=time.sleep, args=(0.01,)).start()";
-    assert_eq!(seen(world, code, "", &[]), "True True\nimported\n");
+    assert_eq!(
+        output_with_preloads(world, code, "", &[]),
+        "True True\nimported\n"
+    );
 }
 
-fn an_optional_module_that_fails_is_left_to_the_guest(world: &World) {
+fn failing_optional_module_is_not_preloaded(world: &World) {
     let raises = "raise OSError('no licence')";
-    assert_eq!(seen(world, raises, "?", &[]), "False True\nno licence\n");
+    assert_eq!(
+        output_with_preloads(world, raises, "?", &[]),
+        "False True\nno licence\n"
+    );
     // Only the zygote has this variable.
     let dies = "import os\nif 'JE_ARROW_MALLOC_CONF' in os.environ:\n    os._exit(3)";
-    assert_eq!(seen(world, dies, "?", &[]), "False True\nimported\n");
-    let lacks = "import no_such_module";
-    let said = "False True\nNo module named 'no_such_module'";
-    assert!(seen(world, lacks, "?", &[]).starts_with(said));
+    assert_eq!(
+        output_with_preloads(world, dies, "?", &[]),
+        "False True\nimported\n"
+    );
+    let missing = "import no_such_module";
+    let expected = "False True\nNo module named 'no_such_module'";
+    assert!(output_with_preloads(world, missing, "?", &[]).starts_with(expected));
 }
 
 // These variables keep OpenBLAS, pyarrow and polars from starting threads.
-fn libraries_are_told_to_start_no_thread_and_guests_are_not(world: &World) {
+fn thread_variables_are_set_in_the_zygote_only(world: &World) {
     let code = "import os\nnames = 'OPENBLAS_NUM_THREADS', 'JE_ARROW_MALLOC_CONF', '_RJEM_MALLOC_CONF'\n\
                 read = [os.environ.get(name) for name in names]\n\
                 del os.environ[names[0]], os.environ[names[1]]";
@@ -150,24 +159,30 @@ fn libraries_are_told_to_start_no_thread_and_guests_are_not(world: &World) {
 }
 
 // A shared page would be a channel between all guests of the zygote.
-fn a_module_that_keeps_shared_memory_is_left_to_the_guest(world: &World) {
+fn module_with_shared_memory_is_not_preloaded(world: &World) {
     for code in [
         "import mmap\nkept = mmap.mmap(-1, 4096)",
         "import mmap\nfile = open('/dev/shm/kept', 'wb+')\nfile.truncate(4096)\n\
          kept = mmap.mmap(file.fileno(), 4096, prot=mmap.PROT_READ)",
     ] {
         for presence in ["", "?"] {
-            assert_eq!(seen(world, code, presence, &[]), "False True\nimported\n");
+            assert_eq!(
+                output_with_preloads(world, code, presence, &[]),
+                "False True\nimported\n"
+            );
         }
     }
     let private = "import mmap\nkept = mmap.mmap(-1, 4096, mmap.MAP_PRIVATE)\n\
                    file = open(mmap.__file__, 'rb')\n\
                    shown = mmap.mmap(file.fileno(), 4096, prot=mmap.PROT_READ)";
-    assert_eq!(seen(world, private, "", &[]), "True True\nimported\n");
+    assert_eq!(
+        output_with_preloads(world, private, "", &[]),
+        "True True\nimported\n"
+    );
 }
 
 // joblib tests semaphores when it is imported, and stays serial for good if they fail.
-fn what_a_module_writes_at_its_import_reaches_no_guest(world: &World) {
+fn files_written_by_a_preload_reach_no_guest(world: &World) {
     let code = "import _multiprocessing, os, tempfile\n\
                 made = type(_multiprocessing.SemLock(0, 0, 1, '/probe', True)).__name__\n\
                 places = '/work', '/tmp', '/dev/shm'\n\
@@ -196,7 +211,7 @@ fn what_a_module_writes_at_its_import_reaches_no_guest(world: &World) {
 }
 
 // As matplotlib requires.
-fn a_module_that_needs_a_writable_directory_is_given_the_guests(world: &World) {
+fn preload_sees_the_guests_writable_directory(world: &World) {
     let code = "import os\nplace = os.environ['MPLCONFIGDIR']\nos.makedirs(place, exist_ok=True)\n\
                 assert os.access(place, os.W_OK) and not os.access('/etc', os.W_OK)\n\
                 try:\n    open(place + '/of-the-zygote', 'w')\nexcept OSError:\n    pass";

@@ -89,12 +89,9 @@ pub const PARTS: [Part; 3] = [
 ];
 
 pub fn tests() -> Vec<Test> {
-    let name = name_of(
-        module_path!(),
-        "a_run_takes_no_more_calls_and_faults_than_it_did",
-    );
+    let name = name_of(module_path!(), "run_stays_within_its_call_and_fault_budget");
     let counted = Test::new(name, |_| apart::finishes("cost-tracer")).needs(Need::X86_64);
-    let name = name_of(module_path!(), "a_run_waits_no_more_often_than_it_did");
+    let name = name_of(module_path!(), "run_stays_within_its_wait_budget");
     vec![counted, Test::new(name, |_| apart::finishes("cost-waits"))]
 }
 
@@ -112,14 +109,14 @@ fn mark(mark: Mark) {
 /// The traced process: makes a known number of calls, then runs in a warm sandbox.
 fn runs() {
     let mut line = String::new();
-    let told = io::stdin().lock().read_line(&mut line);
-    told.expect("the tracer says when it is there");
+    let read = io::stdin().lock().read_line(&mut line);
+    read.expect("the tracer says when it is there");
     mark(Mark::Begin);
     for _ in 0..KNOWN {
         _ = getppid();
     }
     mark(Mark::End);
-    let world = World::look().expect("the machine can be looked at");
+    let world = World::probe().expect("the host can be probed");
     for mode in ["none", "loopback", "allow"] {
         let sandbox = world.build(standard().set(format!("network.mode={mode}")));
         for _ in 0..3 {
@@ -144,12 +141,12 @@ fn trace() {
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
-        .expect("it can be started again");
+        .expect("the process starts");
     let mut tracer = Tracer::seize(Pid::from_raw(child.id().cast_signed()));
-    let mut stdin = child.stdin.take().expect("it is a pipe");
-    writeln!(stdin, "go").expect("it listens");
+    let mut stdin = child.stdin.take().expect("the stream is piped");
+    writeln!(stdin, "go").expect("the server listens");
     let spans = tracer.follow();
-    let stdout = child.stdout.take().expect("it is a pipe");
+    let stdout = child.stdout.take().expect("the stream is piped");
     let copied = io::read_to_string(stdout).expect("it says how pages are copied");
     // The tracer has already reaped the process; this only releases the handle.
     _ = child.wait();
@@ -160,7 +157,12 @@ fn trace() {
     assert_eq!(runs.len(), 3 * RUNS);
     let (alone, with_network) = runs.split_at(RUNS);
     let (with_network, with_hosts) = with_network.split_at(RUNS);
-    let most = match World::look().expect("it was looked at").host.machine.cgroup {
+    let most = match World::probe()
+        .expect("the host can be probed")
+        .host
+        .machine
+        .cgroup
+    {
         CgroupSupport::V2 { .. } => MOST_ON_V2,
         _ => MOST,
     };
@@ -184,7 +186,7 @@ fn trace() {
 /// Counts the waits of runs in this process, which is otherwise idle, and in their workers.
 fn wait() {
     const COUNT: &str = "import resource\nresource.getrusage(resource.RUSAGE_SELF).ru_nvcsw";
-    let world = World::look().expect("the machine can be looked at");
+    let world = World::probe().expect("the host can be probed");
     let sandbox = world.build(standard());
     let count = || {
         let usage = getrusage(UsageWho::RUSAGE_SELF).expect("the kernel counts");
@@ -212,7 +214,7 @@ fn wait() {
 
 fn check(runs: &[Span], most: Counts) {
     let counts = runs.iter().map(|span| span.counts);
-    let cheapest = counts.reduce(Counts::least).expect("there were runs");
+    let cheapest = counts.reduce(Counts::least).expect("at least one run");
     for span in runs {
         println!("{:?}", span.counts);
     }

@@ -125,7 +125,7 @@ impl Tracer {
                     to_next_call(pid, None);
                 }
                 Ok(WaitStatus::PtraceEvent(pid, _, event)) => {
-                    self.heed(pid, event);
+                    self.on_event(pid, event);
                     to_next_call(pid, None);
                 }
                 Ok(WaitStatus::Stopped(pid, signal)) => to_next_call(pid, Some(signal)),
@@ -145,23 +145,23 @@ impl Tracer {
     }
 
     /// Records a new process or thread before its first system call: both it and its parent stop at its creation.
-    fn heed(&mut self, pid: Pid, event: i32) {
+    fn on_event(&mut self, pid: Pid, event: i32) {
         let births = [
             Event::PTRACE_EVENT_FORK,
             Event::PTRACE_EVENT_VFORK,
             Event::PTRACE_EVENT_CLONE,
         ];
-        let met = if births.iter().any(|birth| *birth as i32 == event) {
+        let new_task = if births.iter().any(|birth| *birth as i32 == event) {
             born(pid)
         } else {
             Some(pid)
         };
-        if let Some(pid) = met {
-            self.meet(pid);
+        if let Some(pid) = new_task {
+            self.add_task(pid);
         }
     }
 
-    fn meet(&mut self, pid: Pid) {
+    fn add_task(&mut self, pid: Pid) {
         let root = self.root;
         let is_thread = || Path::new(&format!("/proc/{root}/task/{pid}")).exists();
         self.known.entry(pid).or_insert_with(is_thread);
@@ -185,7 +185,7 @@ impl Tracer {
             _ if self.old.contains(&pid) => Role::Zygote,
             _ => Role::Worker,
         };
-        if role == Role::Supervisor && self.heard_mark(first) {
+        if role == Role::Supervisor && self.on_mark(first) {
             return;
         }
         let Some(span) = self.spans.last_mut() else {
@@ -205,7 +205,7 @@ impl Tracer {
         *span.calls.entry((role, call)).or_default() += 1;
     }
 
-    fn heard_mark(&mut self, argument: u64) -> bool {
+    fn on_mark(&mut self, argument: u64) -> bool {
         if argument == Mark::Begin as u64 {
             self.old = self.known.keys().copied().collect();
             self.spans.push(Span::default());

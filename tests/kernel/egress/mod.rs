@@ -27,19 +27,19 @@ pub fn tests(world: &World) -> Vec<Test> {
     let mut tests = tests![
         clients_reach_the_hosts_of_the_policy,
         a_hostile_guest_reaches_no_other_host,
-        a_credential_is_the_servers_and_not_the_guests,
-        requests_are_judged,
+        credential_reaches_the_server_but_not_the_guest,
+        requests_are_checked_against_the_rules,
         refusals_say_why,
-        an_address_of_the_policy_is_reached_as_it_is,
+        ip_address_of_the_policy_is_reached,
         an_empty_list_allows_nothing,
-        loopback_works_beside_it,
+        loopback_works_with_egress,
         a_server_of_this_machine_is_reached_through_the_proxy,
-        limits_of_the_network_hold,
+        network_limits_are_enforced,
         a_session_reports_each_cell,
         the_caller_decides_on_each_connection,
-        a_process_that_dies_is_started_again,
-        each_sandbox_has_an_authority_of_its_own,
-        nothing_is_left_of_the_process,
+        killed_egress_process_is_restarted,
+        each_sandbox_has_its_own_authority,
+        egress_process_leaves_nothing,
     ];
     let in_each = world.pythons.iter().map(|python: &Python| {
         let name = format!("packages::cpython-{}", python.version_text());
@@ -52,9 +52,9 @@ pub fn tests(world: &World) -> Vec<Test> {
     tests.extend(in_each);
     tests.extend(needing(
         Need::EveryProcess,
-        tests![the_process_has_no_rights],
+        tests![egress_process_is_unprivileged],
     ));
-    let paused = tests![a_pause_gives_no_bytes_back];
+    let paused = tests![pause_does_not_reset_the_byte_limit];
     tests.extend(needing(Need::Snapshots, paused));
     tests
 }
@@ -199,7 +199,7 @@ fn a_hostile_guest_reaches_no_other_host(world: &World) {
     assert!(!shown(&outcome).contains(SECRET));
 }
 
-fn a_credential_is_the_servers_and_not_the_guests(world: &World) {
+fn credential_reaches_the_server_but_not_the_guest(world: &World) {
     let servers = Servers::start(world);
     let [_, https, _] = servers.ports();
     let entry = format!(
@@ -238,7 +238,7 @@ fn a_credential_is_the_servers_and_not_the_guests(world: &World) {
     assert_eq!(outcome.stdout(), "${TOKEN}\n");
 }
 
-fn requests_are_judged(world: &World) {
+fn requests_are_checked_against_the_rules(world: &World) {
     let servers = Servers::start(world);
     let [http, https, _] = servers.ports();
     let entries = [
@@ -313,16 +313,16 @@ fn refusals_say_why(world: &World) {
             ("other.example", Some("host"))
         );
         assert_eq!(refusal.verdict, "refused");
-        let told = outcome.denied().iter().find(|it| it.operation == "connect");
-        let set = told.and_then(|denial| denial.set.as_deref());
+        let denial = outcome.denied().iter().find(|it| it.operation == "connect");
+        let set = denial.and_then(|denial| denial.set.as_deref());
         assert_eq!(set, Some("network.allow=other.example"));
     }
 }
 
 // A proxy stands in for the host with this address, so that no packet leaves the machine.
-fn an_address_of_the_policy_is_reached_as_it_is(world: &World) {
+fn ip_address_of_the_policy_is_reached(world: &World) {
     let proxy = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
-    let port = proxy.local_addr().expect("its address").port();
+    let port = proxy.local_addr().expect("a local address").port();
     let sandbox = world.build(
         standard()
             .set("network.allow={ host = '1.1.1.1', ports = [443, 5432], raw = true }")
@@ -336,9 +336,9 @@ fn an_address_of_the_policy_is_reached_as_it_is(world: &World) {
             let asked = lines.next().expect("a line").expect("text");
             lines
                 .find(|line| line.as_ref().is_ok_and(String::is_empty))
-                .expect("an end")
+                .expect("a final line")
                 .expect("text");
-            write!(stream, "HTTP/1.1 200 OK\r\n\r\n{asked}\n").expect("it reads");
+            write!(stream, "HTTP/1.1 200 OK\r\n\r\n{asked}\n").expect("the peer reads");
         }
     });
     let code = "import socket\n\
@@ -355,7 +355,7 @@ fn an_address_of_the_policy_is_reached_as_it_is(world: &World) {
         "CONNECT 1.1.1.1:443 HTTP/1.1\nCONNECT 1.1.1.1:5432 HTTP/1.1\n\
          Connection refused\nNetwork is unreachable\n"
     );
-    serving.join().expect("it served");
+    serving.join().expect("the thread does not panic");
 }
 
 fn an_empty_list_allows_nothing(world: &World) {
@@ -371,7 +371,7 @@ fn an_empty_list_allows_nothing(world: &World) {
 }
 
 // Also on a port that an entry names for another address.
-fn loopback_works_beside_it(world: &World) {
+fn loopback_works_with_egress(world: &World) {
     let servers = Servers::start(world);
     let sandbox = servers.sandbox(world, usual(&servers));
     let [http, ..] = servers.ports();
@@ -394,7 +394,7 @@ fn loopback_works_beside_it(world: &World) {
 // Applies to clients that honour a proxy. The guest's own server is reached by another name.
 fn a_server_of_this_machine_is_reached_through_the_proxy(world: &World) {
     let server = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
-    let port = server.local_addr().expect("its address").port();
+    let port = server.local_addr().expect("a local address").port();
     let serving = thread::spawn(move || {
         for stream in server.incoming().take(2) {
             let mut stream = stream.expect("a connection");
@@ -402,7 +402,7 @@ fn a_server_of_this_machine_is_reached_through_the_proxy(world: &World) {
             let end = lines.map_while(Result::ok).position(|it| it.is_empty());
             assert!(end.is_some());
             let answer = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\nConnection: close\r\n\r\nhost";
-            stream.write_all(answer.as_bytes()).expect("it reads");
+            stream.write_all(answer.as_bytes()).expect("the peer reads");
         }
     });
     for (machine, own) in [("127.0.0.1", "localhost"), ("localhost", "127.0.0.1")] {
@@ -423,10 +423,10 @@ fn a_server_of_this_machine_is_reached_through_the_proxy(world: &World) {
         fine(&outcome);
         assert_eq!(outcome.stdout(), "host\nguest\n", "{machine}");
     }
-    serving.join().expect("it served");
+    serving.join().expect("the thread does not panic");
 }
 
-fn limits_of_the_network_hold(world: &World) {
+fn network_limits_are_enforced(world: &World) {
     let servers = Servers::start(world);
     let [.., echo] = servers.ports();
     let recipe = usual(&servers)
@@ -499,7 +499,7 @@ fn a_session_reports_each_cell(world: &World) {
 }
 
 // After a pause the session has another worker, but the same byte limit.
-fn a_pause_gives_no_bytes_back(world: &World) {
+fn pause_does_not_reset_the_byte_limit(world: &World) {
     let servers = Servers::start(world);
     let [.., echo] = servers.ports();
     let recipe = usual(&servers)
@@ -563,7 +563,7 @@ fn the_caller_decides_on_each_connection(world: &World) {
     assert_eq!(seen.try_recv().ok(), None);
 }
 
-fn a_process_that_dies_is_started_again(world: &World) {
+fn killed_egress_process_is_restarted(world: &World) {
     let servers = Servers::start(world);
     let [http, https, echo] = servers.ports();
     let judged = format!(
@@ -598,14 +598,14 @@ fn a_process_that_dies_is_started_again(world: &World) {
 
 fn kill(pid: u32) {
     let pid = nix::unistd::Pid::from_raw(i32::try_from(pid).expect("a pid"));
-    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).expect("it lives");
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).expect("the process is alive");
 }
 
 // According to the kernel's view of the process.
-fn the_process_has_no_rights(world: &World) {
+fn egress_process_is_unprivileged(world: &World) {
     let sandbox = world.build(standard().set("network.mode=allow"));
     let pid = sandbox.egress_process().expect("a process");
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("it lives");
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("the process is alive");
     let field = |name: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(name));
         line.unwrap_or_else(|| panic!("no {name}"))
@@ -632,7 +632,7 @@ fn the_process_has_no_rights(world: &World) {
     }
 }
 
-fn each_sandbox_has_an_authority_of_its_own(world: &World) {
+fn each_sandbox_has_its_own_authority(world: &World) {
     let code = "import os\nprint(open(os.environ['SSL_CERT_FILE']).read().rstrip().rpartition('BEGIN')[2])";
     let recipe = || standard().set("network.mode=allow");
     let (one, other) = (world.build(recipe()), world.build(recipe()));
@@ -642,7 +642,7 @@ fn each_sandbox_has_an_authority_of_its_own(world: &World) {
     assert_eq!(first.stdout(), run(&one, code).stdout());
 }
 
-fn nothing_is_left_of_the_process(world: &World) {
+fn egress_process_leaves_nothing(world: &World) {
     let sandbox = world.build(standard().set("network.mode=allow"));
     let pid = sandbox.egress_process().expect("a process");
     let pid = nix::unistd::Pid::from_raw(i32::try_from(pid).expect("a pid"));

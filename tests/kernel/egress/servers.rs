@@ -38,7 +38,7 @@ impl Servers {
             ("host.pem", include_str!("host.pem")),
             ("authority.pem", include_str!("authority.pem")),
         ] {
-            fs::write(place.path().join(name), text).expect("it is written");
+            fs::write(place.path().join(name), text).expect("the file is written");
         }
         let mut child = Command::new(&world.host.interpreter.executable)
             .arg(place.path().join("servers.py"))
@@ -51,7 +51,7 @@ impl Servers {
         let stdout = child.stdout.take().expect("a pipe");
         BufReader::new(stdout)
             .read_line(&mut line)
-            .expect("it says its ports");
+            .expect("the ports are printed");
         let ports = serde_json::from_str(&line).expect("the ports are JSON");
         Self {
             child,
@@ -96,12 +96,14 @@ impl Servers {
     /// Returns the log of the names resolved and the requests received.
     pub fn log(&self) -> Value {
         let address = (Ipv4Addr::LOCALHOST, self.port("http"));
-        let mut stream = TcpStream::connect(address).expect("it listens");
+        let mut stream = TcpStream::connect(address).expect("the server listens");
         let request = b"GET /log HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
-        stream.write_all(request).expect("it reads");
+        stream.write_all(request).expect("the peer reads");
         let mut answer = String::new();
-        stream.read_to_string(&mut answer).expect("it answers");
+        stream
+            .read_to_string(&mut answer)
+            .expect("the server replies");
         let (_, body) = answer.split_once("\r\n\r\n").expect("a body");
-        serde_json::from_str(body).expect("it is JSON")
+        serde_json::from_str(body).expect("valid JSON")
     }
 }

@@ -38,7 +38,7 @@ pub fn forked_part() {
 
 fn ends_with(name: &str) {
     nix::sys::prctl::set_child_subreaper(true).expect("any process can be a subreaper");
-    let world = World::look().expect("the machine can be looked at");
+    let world = World::probe().expect("the host can be probed");
     let cgroups = &world.host.machine.cgroup;
     let mut supervisor = start(name);
     let pid = supervisor.id();
@@ -51,8 +51,8 @@ fn ends_with(name: &str) {
     // The waiting parent, the zygote's init, the zygote, two processes for each run, and a daemon.
     assert!(family.len() > 3 + 2 * GUESTS, "{family:?}");
     let made = own_cgroups(cgroups, pid);
-    supervisor.kill().expect("it is ours");
-    supervisor.wait().expect("it is ours");
+    supervisor.kill().expect("the child has not been reaped");
+    supervisor.wait().expect("the child has not been reaped");
     let survivors = || {
         while let Ok(WaitStatus::Exited(..) | WaitStatus::Signaled(..)) =
             waitpid(None, Some(WaitPidFlag::WNOHANG))
@@ -66,7 +66,7 @@ fn ends_with(name: &str) {
     for process in forked {
         assert!(process.survivor().is_some(), "it outlives its parent");
         let pid = Pid::from_raw(process.pid.cast_signed());
-        kill(pid, Signal::SIGKILL).expect("it is ours");
+        kill(pid, Signal::SIGKILL).expect("the child has not been reaped");
     }
     Traces::no_processes();
     // Only the killed supervisor could have removed its cgroups. The next one does; it may belong to another test.
@@ -81,11 +81,14 @@ fn start(name: &str) -> Child {
     let mut supervisor = command
         .stdout(Stdio::piped())
         .spawn()
-        .expect("it can be started");
-    let stdout = supervisor.stdout.take().expect("it is piped");
-    let mut said = BufReader::new(stdout).lines();
+        .expect("the process starts");
+    let stdout = supervisor.stdout.take().expect("the stream is piped");
+    let mut output_lines = BufReader::new(stdout).lines();
     for _ in 0..GUESTS {
-        assert_eq!(said.next().and_then(Result::ok).as_deref(), Some("on"));
+        assert_eq!(
+            output_lines.next().and_then(Result::ok).as_deref(),
+            Some("on")
+        );
     }
     supervisor
 }
@@ -105,7 +108,7 @@ pub fn forking_supervisor() {
     supervises(|| {
         // SAFETY: the child only makes system calls.
         #[allow(unsafe_code, reason = "no program is executed")]
-        if unsafe { fork() }.expect("there is room").is_child() {
+        if unsafe { fork() }.expect("fork succeeds").is_child() {
             sleep(LONGER_THAN_THE_TEST);
             exit_now(0);
         }
@@ -124,7 +127,7 @@ fn supervises(first: impl FnOnce()) {
         }
         fn stderr(&mut self, _: &[u8]) {}
     }
-    let world = World::look().expect("the machine can be looked at");
+    let world = World::probe().expect("the host can be probed");
     let sandbox = world.build(standard());
     first();
     let waits = "import time\nprint('on', flush=True)\ntime.sleep(600)";
@@ -140,7 +143,7 @@ fn supervises(first: impl FnOnce()) {
 
 /// Does what any supervisor does.
 pub fn next_supervisor() {
-    let world = World::look().expect("the machine can be looked at");
+    let world = World::probe().expect("the host can be probed");
     run(&world.build(standard()), "pass");
 }
 

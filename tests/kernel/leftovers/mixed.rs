@@ -27,14 +27,14 @@ pub fn mixed_runs(_: &World) {
 /// Runs in a separate process in which nothing else runs.
 pub fn part() {
     nix::sys::prctl::set_child_subreaper(true).expect("any process can be a subreaper");
-    let world = World::look().expect("the machine can be looked at");
+    let world = World::probe().expect("the host can be probed");
     let cgroups = &world.host.machine.cgroup;
     // The first sandbox creates what a process keeps for all its sandboxes.
     run(&world.build(quick()), "pass");
-    let before = Traces::look(cgroups);
+    let before = Traces::record(cgroups);
     let sandbox = world.build(quick());
     let statuses = mixed(&world, &sandbox);
-    let idle = Traces::look_beside_threads(cgroups);
+    let idle = Traces::record_beside_threads(cgroups);
     run(&sandbox, "pass");
     // A pool that continues to serve must not grow either.
     idle.assert_same(cgroups);
@@ -101,7 +101,7 @@ fn mixed(world: &World, sandbox: &Sandbox) -> BTreeMap<&'static str, usize> {
 }
 
 fn cancelled(sandbox: &Sandbox) -> Status {
-    let cancel = Cancel::new().expect("a descriptor is left");
+    let cancel = Cancel::new().expect("a descriptor is available");
     thread::scope(|scope| {
         scope.spawn(|| {
             thread::sleep(Duration::from_millis(20));

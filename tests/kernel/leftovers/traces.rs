@@ -21,14 +21,14 @@ impl Traces {
     /// Records the resources while this is the only thread. This process must be the subreaper of its
     /// descendants, so that a process that outlives its parent becomes its child and is found by
     /// [`Traces::no_processes`].
-    pub fn look(cgroups: &CgroupSupport) -> Self {
+    pub fn record(cgroups: &CgroupSupport) -> Self {
         // A joined thread stays listed for a moment.
         assert!(wait_until(|| entries("/proc/self/task").count() == 1));
-        Self::look_beside_threads(cgroups)
+        Self::record_beside_threads(cgroups)
     }
 
     /// Records the resources of a process with a live session or pool.
-    pub fn look_beside_threads(cgroups: &CgroupSupport) -> Self {
+    pub fn record_beside_threads(cgroups: &CgroupSupport) -> Self {
         Self(Census::take(&Watched {
             supervisors: vec![("supervisor", std::process::id())],
             cgroups: cgroups.clone(),
@@ -39,7 +39,7 @@ impl Traces {
     /// Asserts that nothing has been added, or that it disappears in time.
     #[track_caller]
     pub fn assert_same(&self, cgroups: &CgroupSupport) {
-        let more = || Self::look_beside_threads(cgroups).0.more_than(&self.0);
+        let more = || Self::record_beside_threads(cgroups).0.more_than(&self.0);
         wait_until(|| more().is_empty());
         assert_eq!(more(), Vec::<String>::new());
     }

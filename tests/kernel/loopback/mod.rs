@@ -17,15 +17,15 @@ use crate::world::{Python, World, run};
 pub fn tests(world: &World) -> Vec<Test> {
     let mut tests = tests![
         without_a_network_nothing_listens,
-        certificates_that_come_with_a_network_are_explained,
-        ports_of_services_are_the_guests,
+        missing_certificates_are_explained,
+        guests_can_bind_service_ports,
         the_hosts_services_cannot_be_reached,
         a_second_tenant_cannot_connect,
         nothing_of_one_run_reaches_the_next,
         a_session_keeps_its_server,
         sockets_without_descriptors_are_counted,
         sockets_do_not_delay_the_end,
-        a_socket_that_is_passed_does_not_linger,
+        passed_socket_does_not_linger,
         a_moderate_number_of_sockets_is_fine,
     ];
     let programs = |name: String, recipe: Recipe| {
@@ -50,7 +50,7 @@ fn loopback() -> Recipe {
 }
 
 // The guest's network has no other process that serves these ports.
-fn ports_of_services_are_the_guests(world: &World) {
+fn guests_can_bind_service_ports(world: &World) {
     let code = "import socket\nsocket.create_server(('127.0.0.1', 80))\nprint('listens')";
     let outcome = world.run(loopback(), code);
     fine(&outcome);
@@ -70,12 +70,12 @@ fn without_a_network_nothing_listens(world: &World) {
     for code in listeners {
         let outcome = world.with_shared(standard(), |sandbox| run(sandbox, code));
         ended(&outcome, Status::Exception);
-        let said = shown(&outcome);
+        let printed = shown(&outcome);
         assert!(
-            said.contains("this sandbox has no network"),
-            "{code}\n{said}"
+            printed.contains("this sandbox has no network"),
+            "{code}\n{printed}"
         );
-        assert!(said.contains("network.mode"), "{code}\n{said}");
+        assert!(printed.contains("network.mode"), "{code}\n{printed}");
     }
     // With a network, a socket that is refused for another reason has no such remedy.
     let raw = "import socket\nsocket.socket(socket.AF_INET, socket.SOCK_RAW, 1)";
@@ -89,7 +89,7 @@ fn without_a_network_nothing_listens(world: &World) {
 }
 
 // `requests` loads certificates before it connects; Debian's package uses a file of the system.
-fn certificates_that_come_with_a_network_are_explained(world: &World) {
+fn missing_certificates_are_explained(world: &World) {
     let code = r#"
 import os
 os.makedirs('requests')
@@ -107,14 +107,14 @@ except OSError as error:
     for (recipe, explained) in [(standard(), true), (loopback(), false)] {
         let outcome = world.with_shared(recipe, |sandbox| run(sandbox, code));
         fine(&outcome);
-        let said = outcome.stdout();
-        assert!(said.contains("certificate bundle"), "{said}");
-        assert_eq!(said.contains("`network.allow`"), explained, "{said}");
+        let printed = outcome.stdout();
+        assert!(printed.contains("certificate bundle"), "{printed}");
+        assert_eq!(printed.contains("`network.allow`"), explained, "{printed}");
     }
 }
 
 // close(2) blocks for such a socket. If the supervisor closed its last descriptor, no deadline would interrupt it.
-fn a_socket_that_is_passed_does_not_linger(world: &World) {
+fn passed_socket_does_not_linger(world: &World) {
     let linger = "import os, socket, struct, time\n\
         server = socket.create_server(('127.0.0.1', 0))\n\
         client = socket.create_connection(server.getsockname())\n\
@@ -137,7 +137,7 @@ fn a_socket_that_is_passed_does_not_linger(world: &World) {
 // This process listens on a port of the host.
 fn the_hosts_services_cannot_be_reached(world: &World) {
     let service = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("the host has a loopback");
-    let address = service.local_addr().expect("it is bound");
+    let address = service.local_addr().expect("a local address");
     let answers = thread::spawn(move || service.accept().map(drop));
     let code = format!(
         "import socket\ntry:\n    socket.create_connection(('127.0.0.1', {}), 5)\n\
@@ -149,7 +149,10 @@ fn the_hosts_services_cannot_be_reached(world: &World) {
     assert_eq!(outcome.stdout(), "refused\n");
     // The host itself can connect, and is the service's first client.
     TcpStream::connect(address).expect("the service listens");
-    answers.join().expect("it accepts").expect("it accepts");
+    answers
+        .join()
+        .expect("the connection is accepted")
+        .expect("the connection is accepted");
 }
 
 const PORT: u16 = 8765;
@@ -174,7 +177,7 @@ fn a_second_tenant_cannot_connect(world: &World) {
         let client = run(&sandbox, attempt.as_str());
         fine(&client);
         assert_eq!(client.stdout(), "free\n");
-        let server = server.join().expect("it runs");
+        let server = server.join().expect("the thread does not panic");
         fine(&server);
         assert_eq!(server.stdout(), "alone\n");
     });
@@ -226,10 +229,10 @@ fn a_session_keeps_its_server(world: &World) {
          server = await asyncio.start_server(answer, '127.0.0.1', 0)\n\
          port = server.sockets[0].getsockname()[1]",
     );
-    let said = cell(
+    let printed = cell(
         "reader, writer = await asyncio.open_connection('127.0.0.1', port)\nprint(await reader.read())",
     );
-    assert_eq!(said, "b'here'\n");
+    assert_eq!(printed, "b'here'\n");
 }
 
 /// Uses one listener and one client at a time: only the kernel's count shows connections in the backlog.
@@ -266,10 +269,10 @@ print('ready', flush=True)
 time.sleep(600)
 ";
     let sandbox = world.build(loopback().set("limits.memory=512MiB"));
-    let cancel = Cancel::new().expect("a descriptor is left");
+    let cancel = Cancel::new().expect("a descriptor is available");
     let request = Request::python(code).cancel(&cancel);
     let outcome = sandbox.run_streaming(request, &mut AtFirstOutput(&cancel));
-    let outcome = outcome.expect("a worker can be made");
+    let outcome = outcome.expect("the run completes");
     ended(&outcome, Status::Interrupted);
     assert_eq!(outcome.stdout(), "ready\n");
     // The kernel's cleanup after the kill has its own bound, far below this limit.

@@ -158,10 +158,10 @@ fn helper_processes_find_what_their_parent_finds(world: &World) {
         .status();
     assert!(made.expect("the interpreter runs").success());
     let script = host.path().join("script.py");
-    std::fs::write(&script, HELPERS).expect("it is ours");
+    std::fs::write(&script, HELPERS).expect("the test owns the file");
     let everyone = std::fs::Permissions::from_mode(0o755);
     for path in [host.path(), &script] {
-        std::fs::set_permissions(path, everyone.clone()).expect("it is ours");
+        std::fs::set_permissions(path, everyone.clone()).expect("the test owns the file");
     }
     let request = Request::python(HELPERS).filename(script.display().to_string());
     let recipe = standard()

@@ -17,14 +17,14 @@ pub fn tests() -> Vec<Test> {
         a_refusal_is_explained,
         only_the_caller_learns_what_the_host_has,
         permissions_of_a_file_are_not_blamed_on_a_layer,
-        a_new_file_is_allowed_by_its_directory,
-        a_new_file_of_a_hidden_directory_is_allowed_by_what_the_host_has,
-        a_directory_of_the_guests_own_hides_that_of_the_host,
-        what_the_plan_grants_is_no_refusal,
+        new_file_suggests_its_directory,
+        new_file_in_a_hidden_directory_suggests_an_existing_parent,
+        guest_directory_hides_the_hosts,
+        granted_paths_are_not_reported,
         a_forged_report_is_bounded,
-        a_call_is_told_of_though_the_guest_hides_it,
-        calls_that_need_each_other_are_allowed_together,
-        a_quota_is_named_that_is_not_full_at_the_end,
+        refused_call_is_reported_even_if_hidden,
+        dependent_calls_are_allowed_together,
+        quota_is_named_even_if_freed_later,
         a_flood_of_refused_calls_is_answered_at_a_bounded_rate,
     ]
 }
@@ -121,7 +121,7 @@ fn permissions_of_a_file_are_not_blamed_on_a_layer(world: &World) {
     assert_eq!(only(&outcome).set, Some(set), "{}", shown(&outcome));
 }
 
-fn a_new_file_is_allowed_by_its_directory(world: &World) {
+fn new_file_suggests_its_directory(world: &World) {
     let (directory, _) = host_directory("/var/tmp");
     let inner = directory.path().join("inner");
     fs::create_dir(&inner).unwrap();
@@ -142,7 +142,7 @@ fn a_new_file_is_allowed_by_its_directory(world: &World) {
 
 // Only the caller learns what the host has in a directory that the guest does not see. `/var/tmp` is excluded: it may
 // be the guest's own `/tmp`.
-fn a_new_file_of_a_hidden_directory_is_allowed_by_what_the_host_has(world: &World) {
+fn new_file_in_a_hidden_directory_suggests_an_existing_parent(world: &World) {
     let code = "open('/var/lib/none of this host/new', 'w')";
     world.with_shared(standard(), |sandbox| {
         let made = run(sandbox, Request::python(code).ask_host());
@@ -156,7 +156,7 @@ fn a_new_file_of_a_hidden_directory_is_allowed_by_what_the_host_has(world: &Worl
 }
 
 // The host's `/tmp` may contain a file that the guest's own `/tmp` lacks. Only a caller that asks for it learns so.
-fn a_directory_of_the_guests_own_hides_that_of_the_host(world: &World) {
+fn guest_directory_hides_the_hosts(world: &World) {
     let (_directory, file) = host_directory("/tmp");
     let missing = file.with_file_name("missing");
     let code = |path: &Path| {
@@ -179,7 +179,7 @@ fn a_directory_of_the_guests_own_hides_that_of_the_host(world: &World) {
     });
 }
 
-fn what_the_plan_grants_is_no_refusal(world: &World) {
+fn granted_paths_are_not_reported(world: &World) {
     world.with_shared(standard(), |sandbox| {
         for code in ["open('missing')", "1 / 0", "import no_such_module"] {
             let outcome = run(sandbox, code);
@@ -216,7 +216,7 @@ claims[2] = {'operation': 'access', 'target': '/srv/\\x1b[2J', 'errno': 2}";
 }
 
 // The supervisor reports a refused call even if neither the guest nor its child processes report it.
-fn a_call_is_told_of_though_the_guest_hides_it(world: &World) {
+fn refused_call_is_reported_even_if_hidden(world: &World) {
     let code = "import ctypes, os, socket
 libc = ctypes.CDLL(None, use_errno=True)
 def refused(call, *arguments, errno=1):
@@ -265,7 +265,7 @@ for family in (socket.AF_INET, socket.AF_INET6, socket.AF_NETLINK):
 }
 
 // A program that may make only the first of these calls fails at the next one.
-fn calls_that_need_each_other_are_allowed_together(world: &World) {
+fn dependent_calls_are_allowed_together(world: &World) {
     let code = "import ctypes, os
 libc = ctypes.CDLL(None, use_errno=True)
 watcher = libc.inotify_init()
@@ -282,7 +282,7 @@ assert len(os.read(watcher, 100)) > 0";
     }
 }
 
-fn a_quota_is_named_that_is_not_full_at_the_end(world: &World) {
+fn quota_is_named_even_if_freed_later(world: &World) {
     let removed = "import tempfile
 with tempfile.TemporaryDirectory() as directory:
     for number in range(3):

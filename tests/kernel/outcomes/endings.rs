@@ -28,11 +28,11 @@ pub fn tests() -> Vec<Test> {
         interrupted_by_the_caller,
         prints_before_a_kill_are_kept,
         atexit_handlers_run,
-        variables_end,
-        a_child_of_the_end_sends_no_result,
+        variables_are_finalized,
+        child_forked_at_exit_sends_no_result,
         threads_are_waited_for,
         a_program_exits_with_its_own_code,
-        a_program_that_is_not_there,
+        a_missing_program,
     ];
     tests.extend(needing(Need::X86_64, tests![killed_by_seccomp]));
     tests
@@ -74,7 +74,7 @@ fn exception_shows_guest_lines_only(world: &World) {
     let outcome = world.with_shared(standard(), |sandbox| run(sandbox, request));
     ended(&outcome, Status::Exception);
     assert_eq!(outcome.exit_code(), 1);
-    let error = outcome.error().expect("an exception is described");
+    let error = outcome.error().expect("the outcome has an error");
     assert_eq!(
         (error.name.as_str(), error.message.as_str()),
         ("ValueError", "no ✓")
@@ -112,10 +112,7 @@ fn exception_with_a_cause(world: &World) {
     let code = "try:\n    {}['key']\nexcept KeyError as error:\n    raise RuntimeError('outer') from error\n";
     let outcome = world.with_shared(standard(), |sandbox| run(sandbox, code));
     ended(&outcome, Status::Exception);
-    let traceback = &outcome
-        .error()
-        .expect("an exception is described")
-        .traceback;
+    let traceback = &outcome.error().expect("the outcome has an error").traceback;
     assert!(traceback.contains("KeyError: 'key'"), "{traceback}");
     assert!(
         traceback.contains("direct cause of the following exception"),
@@ -127,7 +124,7 @@ fn exception_with_a_cause(world: &World) {
 fn syntax_error(world: &World) {
     let outcome = world.with_shared(standard(), |sandbox| run(sandbox, "x = 1\ndef f(:\n"));
     ended(&outcome, Status::Exception);
-    let error = outcome.error().expect("an exception is described");
+    let error = outcome.error().expect("the outcome has an error");
     assert_eq!(error.name, "SyntaxError");
     assert!(error.traceback.contains("line 2"), "{}", error.traceback);
     assert!(!error.traceback.contains("sandfork"), "{}", error.traceback);
@@ -224,11 +221,11 @@ impl OutputSink for AtFirstOutput<'_> {
 }
 
 fn interrupted_by_the_caller(world: &World) {
-    let cancel = Cancel::new().expect("a descriptor is left");
+    let cancel = Cancel::new().expect("a descriptor is available");
     let request = Request::python("import time\nprint('waiting')\ntime.sleep(60)").cancel(&cancel);
     let outcome = world.with_shared(standard(), |sandbox| {
         let streamed = sandbox.run_streaming(request, &mut AtFirstOutput(&cancel));
-        streamed.expect("a worker can be made")
+        streamed.expect("the run completes")
     });
     ended(&outcome, Status::Interrupted);
     assert_eq!(
@@ -273,7 +270,7 @@ fn atexit_handlers_run(world: &World) {
     });
 }
 
-fn variables_end(world: &World) {
+fn variables_are_finalized(world: &World) {
     let class = "class D:\n    def __del__(self): print('gone', name)\nd, name = D(), 'd'\n";
     world.with_shared(standard(), |sandbox| {
         for (end, status) in [("1", Status::Ok), ("1 / 0", Status::Exception)] {
@@ -284,7 +281,7 @@ fn variables_end(world: &World) {
     });
 }
 
-fn a_child_of_the_end_sends_no_result(world: &World) {
+fn child_forked_at_exit_sends_no_result(world: &World) {
     let forks = "import atexit, os, sys\n\
                  def fork(*_, os=os):\n\
                  \x20   if os.fork(): os.wait()\n\
@@ -325,12 +322,12 @@ fn a_program_exits_with_its_own_code(world: &World) {
     assert_eq!((outcome.exit_code(), &*outcome.stdout()), (9, "said\n"));
 }
 
-fn a_program_that_is_not_there(world: &World) {
+fn a_missing_program(world: &World) {
     let request = Request::program(vec!["no-such-program".to_owned()]);
     let outcome = world.with_shared(standard(), |sandbox| run(sandbox, request));
     ended(&outcome, Status::Exception);
     assert_eq!(outcome.exit_code(), 127);
-    let error = outcome.error().expect("it has one");
+    let error = outcome.error().expect("the outcome has an error");
     assert_eq!(
         error.message,
         "[Errno 2] No such file or directory: 'no-such-program'"

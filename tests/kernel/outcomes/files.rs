@@ -15,7 +15,7 @@ pub fn tests() -> Vec<Test> {
         no_more_files_in_tmp,
         a_file_too_large,
         too_many_open,
-        room_that_is_freed
+        freed_space_is_usable_again
     ]
 }
 
@@ -92,7 +92,7 @@ fn too_many_open(world: &World) {
     hits(world, code, LimitName::OpenFiles, Mechanism::Rlimit);
 }
 
-fn room_that_is_freed(world: &World) {
+fn freed_space_is_usable_again(world: &World) {
     let sandbox = world.build(small());
     let code = "import os\n\
                 for _ in range(20):\n    \

@@ -14,13 +14,13 @@ pub fn tests() -> Vec<Test> {
         a_forged_result_does_not_hide_an_exit_code,
         a_forged_result_does_not_hide_a_signal,
         a_forged_result_does_not_stop_the_clock,
-        a_forged_limit_is_not_a_limit,
-        a_forged_value_is_written_once,
+        forged_limit_is_ignored,
+        forged_value_is_serialized_once,
         violations,
         a_flood_of_valid_frames,
-        a_flood_that_is_one_endless_frame,
-        a_closed_link_that_ends,
-        a_closed_link_that_goes_on,
+        an_endless_frame,
+        a_closed_link_before_exit,
+        a_closed_link_with_a_running_guest,
     ]
 }
 
@@ -57,7 +57,7 @@ fn a_forged_result_does_not_stop_the_clock(world: &World) {
 }
 
 // Fields that a worker must not set are ignored.
-fn a_forged_limit_is_not_a_limit(world: &World) {
+fn forged_limit_is_ignored(world: &World) {
     let code = "result(usage={'cpu_ms': -1}, enforced={'level': 'none'}, limit='cpu', stdout='lies')\n\
                 os._exit(0)\n";
     let outcome = forge(world, code);
@@ -67,7 +67,7 @@ fn a_forged_limit_is_not_a_limit(world: &World) {
 }
 
 // A tree that names one buffer in each of its parts would serialize to gigabytes.
-fn a_forged_value_is_written_once(world: &World) {
+fn forged_value_is_serialized_once(world: &World) {
     let code = "part = b'{\"type\":\"bytes\",\"buffer\":1}'\n\
                 tree = b'[' + b','.join([part] * 60000) + b']'\n\
                 lengths = [len(tree), 1 << 20]\n\
@@ -78,7 +78,7 @@ fn a_forged_value_is_written_once(world: &World) {
                 os._exit(0)\n";
     let outcome = forge(world, code);
     fine(&outcome);
-    let written = serde_json::to_string(&outcome).expect("it is written");
+    let written = serde_json::to_string(&outcome).expect("serialization succeeds");
     assert!(written.len() < 20 << 20, "{}", written.len());
 }
 
@@ -142,7 +142,7 @@ fn a_flood_of_valid_frames(world: &World) {
     );
 }
 
-fn a_flood_that_is_one_endless_frame(world: &World) {
+fn an_endless_frame(world: &World) {
     let code = format!(
         "{FORGE}os.write(1023, struct.pack('<II', 60000, 0))\n\
          while True: os.write(1023, b' ' * 50000)\n"
@@ -151,13 +151,13 @@ fn a_flood_that_is_one_endless_frame(world: &World) {
     ended(&outcome, Status::ProtocolViolation);
 }
 
-fn a_closed_link_that_ends(world: &World) {
+fn a_closed_link_before_exit(world: &World) {
     let outcome = forge(world, "print('out')\nos.closerange(3, 1024)");
     ended(&outcome, Status::Exit);
     assert_eq!((outcome.exit_code(), &*outcome.stdout()), (0, "out\n"));
 }
 
-fn a_closed_link_that_goes_on(world: &World) {
+fn a_closed_link_with_a_running_guest(world: &World) {
     let outcome = forge(world, "os.closerange(3, 1024)\ntime.sleep(20)");
     ended(&outcome, Status::ProtocolViolation);
     assert!(

@@ -14,12 +14,12 @@ pub fn tests() -> Vec<Test> {
     let mut tests = tests![
         a_list_that_grows,
         a_string_that_doubles,
-        memory_that_is_used_up_to_the_last_byte,
-        a_library_that_finds_no_room,
-        a_session_goes_on_after_all_its_memory_was_used_up,
+        memory_exhausted_to_the_last_byte,
+        a_library_without_memory_to_load,
+        session_survives_memory_exhaustion,
         a_memory_error_can_be_caught,
         a_memory_error_that_code_raises_itself,
-        freed_memory_is_had_again,
+        freed_memory_is_reused,
         a_library_that_aborts_for_lack_of_memory,
         a_child_without_memory,
         processes_together,
@@ -50,7 +50,7 @@ fn raises(world: &World, code: &str) {
     let outcome = run(&sandbox, code);
     limited(&outcome, LimitName::Memory, refusal(&sandbox));
     assert_eq!(outcome.exit_code(), 137);
-    let error = outcome.error().expect("the exception is described");
+    let error = outcome.error().expect("the outcome has an error");
     assert!(error.name.ends_with("MemoryError"), "{}", shown(&outcome));
     assert!(error.traceback.contains("<string>"), "{}", shown(&outcome));
 }
@@ -79,25 +79,25 @@ while size > 16:
 ";
 
 // Formatting the exception needs memory too.
-fn memory_that_is_used_up_to_the_last_byte(world: &World) {
+fn memory_exhausted_to_the_last_byte(world: &World) {
     raises(world, &format!("{ALL}more = [[] for _ in range(100_000)]"));
 }
 
-fn a_session_goes_on_after_all_its_memory_was_used_up(world: &World) {
+fn session_survives_memory_exhaustion(world: &World) {
     let sandbox = Arc::new(world.build(small()));
     let refusal = refusal(&sandbox);
-    let mut session = sandbox.session().expect("it begins");
+    let mut session = sandbox.session().expect("the session opens");
     for _ in 0..2 {
         let code = format!("{ALL}more = [[] for _ in range(100_000)]");
-        let report = session.run(code.as_str()).expect("it runs");
+        let report = session.run(code.as_str()).expect("the command runs");
         limited(report.outcome(), LimitName::Memory, refusal);
-        let report = session.run("del kept\n6 * 7").expect("it runs");
+        let report = session.run("del kept\n6 * 7").expect("the command runs");
         fine(report.outcome());
     }
 }
 
 // The dynamic loader's exceptions have no errno.
-fn a_library_that_finds_no_room(world: &World) {
+fn a_library_without_memory_to_load(world: &World) {
     let code = "raise ImportError('/usr/lib/library.so: failed to map segment from shared object')";
     let sandbox = world.build(small());
     limited(&run(&sandbox, code), LimitName::Memory, refusal(&sandbox));
@@ -107,7 +107,7 @@ fn a_library_that_finds_no_room(world: &World) {
                 ctypes.CDLL('./library.so')";
     let outcome = world.run(small(), code);
     assert_eq!(outcome.status(), Status::Exception, "{}", shown(&outcome));
-    let error = outcome.error().expect("the exception is described");
+    let error = outcome.error().expect("the outcome has an error");
     assert!(
         error.message.contains("filesystem.work_exec"),
         "{}",
@@ -123,13 +123,13 @@ fn numpy_array(world: &World) {
     );
     let code = "import numpy\nkept = []\nwhile True: kept.append(numpy.ones(1 << 17))";
     let sandbox = Arc::new(world.build(small().set("python.preload=numpy")));
-    let mut session = sandbox.session().expect("it begins");
+    let mut session = sandbox.session().expect("the session opens");
     for _ in 0..2 {
-        let report = session.run(code).expect("it runs");
+        let report = session.run(code).expect("the command runs");
         limited(report.outcome(), LimitName::Memory, refusal(&sandbox));
         let report = session
             .run("del kept; numpy.ones(1 << 20).sum()")
-            .expect("it runs");
+            .expect("the command runs");
         fine(report.outcome());
     }
 }
@@ -160,7 +160,7 @@ fn memory_that_is_only_mapped(world: &World) {
 // Freed memory is available again even where the C library or the interpreter keeps it. The list stays below malloc's
 // mmap threshold, which freeing the parts of 20 MiB has raised: an object at the end of the heap may keep the memory
 // below it from returning to the kernel.
-fn freed_memory_is_had_again(world: &World) {
+fn freed_memory_is_reused(world: &World) {
     let code = "\
 def fill(size):
     kept = []
@@ -191,8 +191,8 @@ fn a_child_without_memory(world: &World) {
     let outcome = run(&sandbox, request);
     assert_eq!(outcome.exit_code(), 3, "{}", shown(&outcome));
     let mut denied = outcome.denied().iter();
-    let told = denied.any(|denial| denial.operation == "memory");
-    assert!(told, "{}", shown(&outcome));
+    let is_reported = denied.any(|denial| denial.operation == "memory");
+    assert!(is_reported, "{}", shown(&outcome));
 }
 
 // C++ has no `MemoryError`: the program aborts, and only its last stderr line says why.
@@ -219,13 +219,13 @@ fn a_memory_error_can_be_caught(world: &World) {
 // Where the kernel refuses memory, no counter records it.
 fn a_memory_error_that_code_raises_itself(world: &World) {
     let sandbox = Arc::new(world.build(small()));
-    let mut session = sandbox.session().expect("it begins");
+    let mut session = sandbox.session().expect("the session opens");
     for code in [
         "raise MemoryError('its own')",
         "try: bytearray(1 << 40)\nexcept MemoryError: pass",
         "raise MemoryError('its own')",
     ] {
-        let report = session.run(code).expect("it runs");
+        let report = session.run(code).expect("the command runs");
         match refusal(&sandbox) {
             _ if code.starts_with("try") => fine(report.outcome()),
             Mechanism::Interpreter => ended(report.outcome(), Status::Exception),

@@ -15,12 +15,12 @@ pub fn tests() -> Vec<Test> {
     tests![
         a_gibibyte_on_both_streams,
         exactly_as_much_as_allowed,
-        streamed_as_it_comes,
+        output_is_streamed,
         not_utf8,
         huge_integers,
         closed_streams,
         nothing_to_read,
-        streams_can_be_opened_anew,
+        streams_can_be_reopened,
     ]
 }
 
@@ -40,7 +40,7 @@ fn a_gibibyte_on_both_streams(world: &World) {
 }
 
 // Programs open their own streams by path, such as `tee /dev/stderr`. The pipe is opened with the guest's rights.
-fn streams_can_be_opened_anew(world: &World) {
+fn streams_can_be_reopened(world: &World) {
     let code = "import sys
 for name in '/dev/stdout', '/proc/self/fd/2':
     with open(name, 'w') as stream: stream.write(name)";
@@ -66,13 +66,14 @@ fn exactly_as_much_as_allowed(world: &World) {
 struct Kept {
     stdout: Vec<u8>,
     stderr: Vec<u8>,
-    heard: TempDir,
+    directory: TempDir,
 }
 
 impl Kept {
     fn note(&self) {
         let count = self.stdout.len() + self.stderr.len();
-        std::fs::write(self.heard.path().join(count.to_string()), "").expect("it is written");
+        std::fs::write(self.directory.path().join(count.to_string()), "")
+            .expect("the file is written");
     }
 }
 
@@ -88,17 +89,17 @@ impl OutputSink for Kept {
     }
 }
 
-fn streamed_as_it_comes(world: &World) {
-    let heard = tempfile::tempdir_in("/var/tmp").expect("it is made");
+fn output_is_streamed(world: &World) {
+    let directory = tempfile::tempdir_in("/var/tmp").expect("a temporary directory");
     let seen_by_all = Permissions::from_mode(0o755);
-    std::fs::set_permissions(heard.path(), seen_by_all).expect("it is the test's");
+    std::fs::set_permissions(directory.path(), seen_by_all).expect("the test owns it");
     let (stdout, stderr) = (Vec::new(), Vec::new());
     let mut kept = Kept {
         stdout,
         stderr,
-        heard,
+        directory,
     };
-    let place = kept.heard.path().display();
+    let place = kept.directory.path().display();
     // The guest continues once everything that it printed has arrived.
     let code = format!(
         "import os, sys, time\n\
@@ -109,7 +110,7 @@ fn streamed_as_it_comes(world: &World) {
     );
     let sandbox = world.build(standard().set(format!("filesystem.read={place}")));
     let outcome = sandbox.run_streaming(Request::python(code), &mut kept);
-    let outcome = outcome.expect("a worker can be made");
+    let outcome = outcome.expect("the run completes");
     fine(&outcome);
     assert_eq!(kept.stdout, outcome.stdout_bytes());
     assert_eq!(kept.stderr, outcome.stderr_bytes());

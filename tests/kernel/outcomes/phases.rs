@@ -11,13 +11,13 @@ use crate::world::{World, run};
 
 pub fn tests() -> Vec<Test> {
     tests![
-        the_phases_are_the_run,
-        every_step_of_a_jail_has_its_time,
+        phases_add_up_to_the_run,
+        each_jail_step_is_timed,
         a_cell_of_a_session_has_no_phases,
     ]
 }
 
-fn the_phases_are_the_run(world: &World) {
+fn phases_add_up_to_the_run(world: &World) {
     let sandbox = world.build(standard());
     run(&sandbox, "1");
     let called = Instant::now();
@@ -33,7 +33,7 @@ fn the_phases_are_the_run(world: &World) {
     }
 }
 
-fn every_step_of_a_jail_has_its_time(world: &World) {
+fn each_jail_step_is_timed(world: &World) {
     let outcome = run(&world.build(standard()), "1");
     let phases = outcome.usage().phases;
     let sum: Duration = phases.jail_steps.each().iter().map(|(_, time)| *time).sum();
@@ -44,18 +44,22 @@ fn every_step_of_a_jail_has_its_time(world: &World) {
         assert!(!time.is_zero(), "{name} took no time: {phases:?}");
     }
     let json = serde_json::to_value(&outcome).expect("an outcome is JSON");
-    let told = &json["usage"]["phases"];
+    let phases = &json["usage"]["phases"];
     let whole = |table: &Value| {
-        let members = table.as_object().expect("it is a table");
+        let members = table.as_object().expect("an object");
         members.values().filter(|it| it.is_u64()).count()
     };
-    assert_eq!((whole(told), whole(&told["jail_steps"])), (7, 9), "{told}");
+    assert_eq!(
+        (whole(phases), whole(&phases["jail_steps"])),
+        (7, 9),
+        "{phases}"
+    );
 }
 
 fn a_cell_of_a_session_has_no_phases(world: &World) {
     let sandbox = Arc::new(world.build(standard()));
     let mut session = sandbox.session().expect("a session can be had");
-    let report = session.run("1").expect("it lives");
+    let report = session.run("1").expect("the session is alive");
     let json = serde_json::to_value(report.outcome()).expect("an outcome is JSON");
     assert_eq!(json["usage"].get("phases"), None, "{json}");
 }

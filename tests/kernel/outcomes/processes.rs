@@ -11,11 +11,11 @@ use crate::world::{World, run};
 pub fn tests() -> Vec<Test> {
     tests![
         fork_bomb,
-        fork_bomb_that_does_not_give_up,
+        persistent_fork_bomb,
         thread_bomb,
         a_refusal_can_be_caught,
         a_child_can_end_with_its_parent,
-        watches_are_left_to_others
+        epoll_watches_are_bounded
     ]
 }
 
@@ -47,7 +47,7 @@ print(status)";
 
 // The kernel counts epoll watches by uid, and guests may share one: a policy that lets guests write to the host gives
 // them all the same uid, under root too.
-fn watches_are_left_to_others(world: &World) {
+fn epoll_watches_are_bounded(world: &World) {
     let shared = tempfile::tempdir().unwrap();
     let write = format!("filesystem.write=[\"{}\"]", shared.path().display());
     let code = "\
@@ -102,7 +102,7 @@ fn fork_bomb(world: &World) {
     fine(&run(&sandbox, "pass"));
 }
 
-fn fork_bomb_that_does_not_give_up(world: &World) {
+fn persistent_fork_bomb(world: &World) {
     let sandbox = world.build(few());
     let code = "import os\nwhile True:\n    try: os.fork()\n    except OSError: pass\n";
     let outcome = run(&sandbox, code);

@@ -12,19 +12,19 @@ use crate::world::{World, run};
 
 pub fn tests() -> Vec<Test> {
     tests![
-        files_are_the_guests,
+        files_belong_to_the_guest,
         files_of_one_run_are_not_in_the_next,
         files_that_do_not_fit,
-        files_that_cannot_be,
+        conflicting_files,
         bytes_on_stdin,
         bytes_on_stdin_that_nobody_reads,
-        less_than_the_policy,
-        more_than_the_policy
+        limits_below_the_policy,
+        limits_above_the_policy
     ]
 }
 
 fn path(text: &str) -> GuestPath {
-    GuestPath::of_file(text).expect("it is beneath the work directory")
+    GuestPath::of_file(text).expect("a path below the work directory")
 }
 
 #[track_caller]
@@ -34,7 +34,7 @@ fn refused(sandbox: &Sandbox, request: Request) -> String {
     error.to_string()
 }
 
-fn files_are_the_guests(world: &World) {
+fn files_belong_to_the_guest(world: &World) {
     let code = "import os, lib.answer\n\
                 assert os.stat('lib').st_uid == os.stat('data.bin').st_uid == os.getuid()\n\
                 os.chmod('data.bin', 0o600)\n\
@@ -92,7 +92,7 @@ fn files_that_do_not_fit(world: &World) {
     assert!(refused(&sandbox, many(20)).contains("filesystem.work_inodes="));
 }
 
-fn files_that_cannot_be(world: &World) {
+fn conflicting_files(world: &World) {
     world.with_shared(standard(), |sandbox| {
         let put = |path_of_a: &str, path_of_b: &str| {
             Request::python("open('a').read()")
@@ -135,7 +135,7 @@ fn bytes_on_stdin_that_nobody_reads(world: &World) {
     fine(&run(&sandbox, request));
 }
 
-fn less_than_the_policy(world: &World) {
+fn limits_below_the_policy(world: &World) {
     let sandbox = world.build(standard());
     let busy = Request::python("while True: pass");
     let outcome = run(&sandbox, busy.clone().wall(Duration::from_millis(200)));
@@ -155,7 +155,7 @@ fn less_than_the_policy(world: &World) {
     fine(&run(&sandbox, "print('x' * 5000)"));
 }
 
-fn more_than_the_policy(world: &World) {
+fn limits_above_the_policy(world: &World) {
     let sandbox = world.build(standard().set("limits.wall=2s"));
     let long = Request::python("pass").wall(Duration::from_secs(3));
     assert!(refused(&sandbox, long).contains("`limits.wall` of 3s"));

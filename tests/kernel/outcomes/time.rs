@@ -13,10 +13,10 @@ pub fn tests() -> Vec<Test> {
     tests![
         busy_loop,
         sleep,
-        c_code_that_holds_the_lock,
+        c_code_that_holds_the_gil,
         a_guest_that_blocks_every_signal,
-        an_exit_handler_that_stays,
-        a_variable_whose_end_stays,
+        a_blocking_exit_handler,
+        a_blocking_finalizer,
         cpu_of_one_process,
         cpu_of_children_counts,
         waiting_costs_no_cpu,
@@ -51,7 +51,7 @@ fn sleep(world: &World) {
     times_out(world, "import time\ntime.sleep(60)");
 }
 
-fn c_code_that_holds_the_lock(world: &World) {
+fn c_code_that_holds_the_gil(world: &World) {
     times_out(world, "10 ** 10 ** 8");
 }
 
@@ -62,14 +62,14 @@ fn a_guest_that_blocks_every_signal(world: &World) {
     times_out(world, code);
 }
 
-fn an_exit_handler_that_stays(world: &World) {
+fn a_blocking_exit_handler(world: &World) {
     times_out(
         world,
         "import atexit, time\natexit.register(time.sleep, 60)",
     );
 }
 
-fn a_variable_whose_end_stays(world: &World) {
+fn a_blocking_finalizer(world: &World) {
     let class = "import sys\nclass D:\n    def __del__(self):\n        while True: pass\nd = D()";
     times_out(world, class);
     // The program's buffered output arrives all the same.

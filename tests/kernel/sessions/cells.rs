@@ -14,19 +14,19 @@ use crate::world::World;
 pub fn tests() -> Vec<Test> {
     tests![
         variables_imports_and_files_stay,
-        output_is_its_own_cells,
-        what_is_printed_between_two_cells_belongs_to_the_next,
-        an_exception_leaves_the_session_as_it_is,
-        what_a_thread_raises_quotes_its_cell,
-        an_exit_leaves_the_session_as_it_is,
-        usage_is_of_one_cell,
-        what_a_cell_leaves_running_is_measured,
-        the_last_statement_has_a_value_if_asked_for,
+        output_belongs_to_its_cell,
+        output_between_cells_belongs_to_the_next,
+        exception_keeps_the_session,
+        thread_traceback_quotes_the_cell,
+        exit_keeps_the_session,
+        usage_is_per_cell,
+        background_cpu_time_is_measured,
+        last_statement_has_a_value_on_request,
         awaits_at_top_level,
-        what_future_imports_change_holds_from_then_on,
+        future_imports_persist,
         a_session_has_no_input,
         rich_values_are_displayed,
-        what_holds_is_what_was_verified,
+        enforced_layers_are_those_verified,
     ]
 }
 
@@ -43,7 +43,7 @@ fn variables_imports_and_files_stay(world: &World) {
 }
 
 // As at Python's own prompt.
-fn what_future_imports_change_holds_from_then_on(world: &World) {
+fn future_imports_persist(world: &World) {
     let mut session = open(world, standard());
     run(&mut session, "from __future__ import annotations");
     run(&mut session, "def f(a: Undefined): pass");
@@ -53,7 +53,7 @@ fn what_future_imports_change_holds_from_then_on(world: &World) {
     );
 }
 
-fn output_is_its_own_cells(world: &World) {
+fn output_belongs_to_its_cell(world: &World) {
     let mut session = open(world, standard());
     for number in 1..20 {
         let code = format!("import sys\nprint({number})\nprint(-{number}, file=sys.stderr)");
@@ -73,11 +73,11 @@ def late():
 threading.Thread(target=late).start()
 ";
 
-fn what_is_printed_between_two_cells_belongs_to_the_next(world: &World) {
+fn output_between_cells_belongs_to_the_next(world: &World) {
     let mut session = open(world, standard());
     run(&mut session, PRINTS_LATER);
     let go = session.open_write("go", Contents::Replaced);
-    drop(go.expect("it is made"));
+    drop(go.expect("the file is created"));
     while session.stat("done").is_err() {
         thread::sleep(Duration::from_millis(10));
     }
@@ -86,13 +86,13 @@ fn what_is_printed_between_two_cells_belongs_to_the_next(world: &World) {
     assert_eq!(report.outcome().usage().output_bytes, 13);
 }
 
-fn an_exception_leaves_the_session_as_it_is(world: &World) {
+fn exception_keeps_the_session(world: &World) {
     let mut session = open(world, standard());
     run(&mut session, "kept = 1");
     let cell = Cell::new("def fail():\n    raise ValueError('why')\nfail()").filename("<cell 2>");
     let report = run(&mut session, cell);
     assert_ended(&report, Status::Exception, SessionState::Live);
-    let error = report.outcome().error().expect("it says which");
+    let error = report.outcome().error().expect("the outcome has an error");
     assert_eq!(
         (error.name.as_str(), error.message.as_str()),
         ("ValueError", "why")
@@ -112,22 +112,22 @@ fn an_exception_leaves_the_session_as_it_is(world: &World) {
 }
 
 // The threading module's excepthook prints the traceback. Before Python 3.13 it reads sources only from files.
-fn what_a_thread_raises_quotes_its_cell(world: &World) {
+fn thread_traceback_quotes_the_cell(world: &World) {
     let mut session = open(world, standard());
     let code = "import threading\ndef fail():\n    raise ValueError('why')\n\
         thread = threading.Thread(target=fail, name='own')\nthread.start()\nthread.join()";
     let report = run(&mut session, code);
-    let said = report.outcome().stderr();
+    let stderr = report.outcome().stderr();
     assert!(
-        said.starts_with("Exception in thread own:\nTraceback (most recent call last):\n"),
-        "{said}"
+        stderr.starts_with("Exception in thread own:\nTraceback (most recent call last):\n"),
+        "{stderr}"
     );
-    assert!(said.contains("    raise ValueError('why')\n"), "{said}");
-    assert!(said.ends_with("ValueError: why\n"), "{said}");
-    assert!(!said.contains("<sandfork "), "{said}");
+    assert!(stderr.contains("    raise ValueError('why')\n"), "{stderr}");
+    assert!(stderr.ends_with("ValueError: why\n"), "{stderr}");
+    assert!(!stderr.contains("<sandfork "), "{stderr}");
 }
 
-fn an_exit_leaves_the_session_as_it_is(world: &World) {
+fn exit_keeps_the_session(world: &World) {
     let mut session = open(world, standard());
     let report = run(&mut session, "import sys\nkept = 2\nsys.exit(3)");
     assert_ended(&report, Status::Exit, SessionState::Live);
@@ -135,7 +135,7 @@ fn an_exit_leaves_the_session_as_it_is(world: &World) {
     assert_eq!(value(&mut session, "kept"), "2");
 }
 
-fn usage_is_of_one_cell(world: &World) {
+fn usage_is_per_cell(world: &World) {
     let mut session = open(world, standard());
     let busy =
         "import time\nend = time.process_time() + 0.3\nwhile time.process_time() < end: pass";
@@ -149,7 +149,7 @@ fn usage_is_of_one_cell(world: &World) {
 }
 
 // The usage between cells is measured on request, by the next cell, and at the end of the session.
-fn what_a_cell_leaves_running_is_measured(world: &World) {
+fn background_cpu_time_is_measured(world: &World) {
     const USED: Duration = Duration::from_millis(500);
     let code = "import threading, time\n\
                 def burn():\n\
@@ -183,7 +183,7 @@ fn what_a_cell_leaves_running_is_measured(world: &World) {
     assert!(meter.cpu_between_cells() >= 2 * USED, "{meter:?}");
 }
 
-fn the_last_statement_has_a_value_if_asked_for(world: &World) {
+fn last_statement_has_a_value_on_request(world: &World) {
     let mut session = open(world, standard());
     let report = run(&mut session, Cell::new("x = 3").last(ResultMode::Statement));
     assert_eq!(report.outcome().value(), Some(&3.into()));
@@ -204,7 +204,7 @@ fn a_session_has_no_input(world: &World) {
     let mut session = open(world, standard());
     let report = run(&mut session, "input()");
     assert_ended(&report, Status::Exception, SessionState::Live);
-    let error = report.outcome().error().expect("it says why");
+    let error = report.outcome().error().expect("the outcome has an error");
     assert!(error.message.contains("input"), "{}", error.message);
 }
 
@@ -222,7 +222,7 @@ fn rich_values_are_displayed(world: &World) {
     }
 }
 
-fn what_holds_is_what_was_verified(world: &World) {
+fn enforced_layers_are_those_verified(world: &World) {
     let mut session = open(world, standard());
     let report = run(&mut session, "1");
     assert_eq!(report.outcome().enforced(), session.enforced());

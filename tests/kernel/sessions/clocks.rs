@@ -14,35 +14,35 @@ use crate::world::World;
 
 pub fn tests() -> Vec<Test> {
     tests![
-        a_timeout_that_python_notices_keeps_the_session,
-        a_timeout_that_python_does_not_notice_ends_it,
-        a_wait_that_begins_behind_an_interrupt_is_ended,
-        a_cell_may_have_its_own_time,
-        a_first_cell_is_interrupted_however_early,
-        processor_time_is_counted_for_each_cell,
+        handled_timeout_keeps_the_session,
+        unhandled_timeout_ends_the_session,
+        wait_started_after_an_interrupt_is_ended,
+        cell_has_its_own_wall_limit,
+        first_cell_can_be_interrupted_early,
+        cpu_time_is_counted_per_cell,
         an_output_flood_is_interrupted,
         a_caller_interrupts_a_cell,
         an_interrupt_between_cells_does_nothing,
         a_handle_cancels_its_cells_and_no_others,
-        what_runs_on_between_cells_is_held_too,
-        frames_between_cells_are_the_guests_own_time,
-        calls_of_no_tool_are_the_guests_own_time,
+        cpu_limit_applies_between_cells,
+        frames_between_cells_count_as_guest_time,
+        calls_of_unknown_tools_count_as_guest_time,
     ]
 }
 
-fn a_timeout_that_python_notices_keeps_the_session(world: &World) {
+fn handled_timeout_keeps_the_session(world: &World) {
     let mut session = open(world, standard());
     run(&mut session, "kept = 1\nimport time");
     for code in ["time.sleep(60)", "while True: pass"] {
         let report = run(&mut session, Cell::new(code).wall(Duration::from_secs(1)));
         assert_ended(&report, Status::Timeout, SessionState::Live);
-        let error = report.outcome().error().expect("it says where it was");
+        let error = report.outcome().error().expect("the outcome has an error");
         assert_eq!(error.name, "KeyboardInterrupt");
     }
     assert_eq!(value(&mut session, "kept"), "1");
 }
 
-fn a_timeout_that_python_does_not_notice_ends_it(world: &World) {
+fn unhandled_timeout_ends_the_session(world: &World) {
     let mut session = open(world, standard());
     run(&mut session, "import signal");
     let stubborn = "signal.signal(signal.SIGINT, signal.SIG_IGN)\nwhile True: pass";
@@ -56,11 +56,11 @@ fn a_timeout_that_python_does_not_notice_ends_it(world: &World) {
     let error = session.run("1").expect_err("the session has ended");
     assert_eq!(error.kind(), ErrorKind::SessionEnded);
     assert!(error.to_string().contains("timeout"), "{error}");
-    session.restart().expect("another worker is made");
+    session.restart().expect("the session restarts");
     assert_eq!(value(&mut session, "'fresh'"), "'fresh'");
 }
 
-fn a_wait_that_begins_behind_an_interrupt_is_ended(world: &World) {
+fn wait_started_after_an_interrupt_is_ended(world: &World) {
     let mut session = open(world, standard().set("limits.wall=1s"));
     // The signal makes the first call return. Python handles it only after the second call.
     let waits = "import ctypes, time\n\
@@ -72,7 +72,7 @@ fn a_wait_that_begins_behind_an_interrupt_is_ended(world: &World) {
     assert_ended(&report, Status::Timeout, SessionState::Live);
 }
 
-fn a_cell_may_have_its_own_time(world: &World) {
+fn cell_has_its_own_wall_limit(world: &World) {
     let mut session = open(world, standard().set("limits.wall=30s"));
     let cell = Cell::new("import time; time.sleep(60)").wall(Duration::from_millis(200));
     let report = run(&mut session, cell);
@@ -80,7 +80,7 @@ fn a_cell_may_have_its_own_time(world: &World) {
 }
 
 // The worker may not have begun to serve yet.
-fn a_first_cell_is_interrupted_however_early(world: &World) {
+fn first_cell_can_be_interrupted_early(world: &World) {
     for tenths in 0..20 {
         let wall = Duration::from_micros(1 + 100 * tenths);
         let lives_on = || {
@@ -95,7 +95,7 @@ fn a_first_cell_is_interrupted_however_early(world: &World) {
     }
 }
 
-fn processor_time_is_counted_for_each_cell(world: &World) {
+fn cpu_time_is_counted_per_cell(world: &World) {
     let mut session = open(world, standard().patient().set("limits.cpu=1s"));
     let part =
         "import time\nend = time.process_time() + 0.6\nwhile time.process_time() < end: pass";
@@ -123,19 +123,19 @@ fn an_output_flood_is_interrupted(world: &World) {
 fn a_caller_interrupts_a_cell(world: &World) {
     let mut session = open(world, standard());
     let interrupter = session.interrupter();
-    let (tells, told) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     let on = move |_: ToolArguments| {
-        tells.send(()).expect("the test waits");
+        sender.send(()).expect("the test waits");
         Ok(Value::None.into())
     };
-    session.tool("on", on).expect("it is defined");
+    session.tool("on", on).expect("the tool is defined");
     let interrupts = thread::spawn(move || {
-        told.recv().expect("it begins");
+        receiver.recv().expect("the cell starts");
         interrupter.interrupt();
     });
     let report = run(&mut session, "kept = 4\non()\nimport time\ntime.sleep(60)");
     assert_ended(&report, Status::Interrupted, SessionState::Live);
-    interrupts.join().expect("it interrupts");
+    interrupts.join().expect("the thread does not panic");
     assert_eq!(value(&mut session, "kept"), "4");
 }
 
@@ -156,7 +156,7 @@ fn a_handle_cancels_its_cells_and_no_others(world: &World) {
         used.cancel();
         Ok(Value::None.into())
     };
-    session.tool("on", on).expect("it is defined");
+    session.tool("on", on).expect("the tool is defined");
     let sleep = "import time\ntime.sleep(60)";
     let running = Cell::new(format!("kept = 6\non()\n{sleep}")).cancel(&cancel);
     // A handle that was cancelled before the cell cancels it as well.
@@ -167,7 +167,7 @@ fn a_handle_cancels_its_cells_and_no_others(world: &World) {
     }
 }
 
-fn what_runs_on_between_cells_is_held_too(world: &World) {
+fn cpu_limit_applies_between_cells(world: &World) {
     let mut session = open(world, standard().set("limits.cpu=1s"));
     let report = run(
         &mut session,
@@ -188,7 +188,7 @@ fn what_runs_on_between_cells_is_held_too(world: &World) {
 }
 
 // The guest sends a frame in a hundredth of the time that the supervisor needs to parse it.
-fn frames_between_cells_are_the_guests_own_time(world: &World) {
+fn frames_between_cells_count_as_guest_time(world: &World) {
     let mut session = open(world, standard().set("limits.cpu=1s"));
     // No cell may run once the test has made the directory: its result could come in the middle of a frame.
     let code = "import os, socket, struct, threading, time
@@ -203,7 +203,7 @@ threading.Thread(target=send, daemon=True).start()";
     assert_ended(&report, Status::Ok, SessionState::Live);
     session
         .make_dir("now", Parents::Required)
-        .expect("it is made");
+        .expect("the directory is created");
     let until = Instant::now() + Duration::from_secs(120);
     let error = loop {
         match session.list(".") {
@@ -218,7 +218,7 @@ threading.Thread(target=send, daemon=True).start()";
 
 // These calls count neither towards a budget of calls nor as a tool's time, and each costs the supervisor more than the
 // guest.
-fn calls_of_no_tool_are_the_guests_own_time(world: &World) {
+fn calls_of_unknown_tools_count_as_guest_time(world: &World) {
     let mut session = open(world, standard().patient().set("limits.cpu=1s"));
     let code = "import socket, struct
 link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, 0, 1023)

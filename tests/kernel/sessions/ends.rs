@@ -18,9 +18,9 @@ pub fn tests() -> Vec<Test> {
         a_dead_worker_ends_the_cell_and_the_session,
         a_forged_frame_hurts_only_its_session,
         sessions_do_not_see_each_other,
-        a_session_that_is_dropped_leaves_nothing,
-        a_worker_that_dies_between_cells_is_told_of,
-        what_is_asked_while_a_session_begins_anew_may_be_asked_again,
+        dropped_session_leaves_nothing,
+        worker_death_between_cells_is_reported,
+        requests_during_a_restart_can_be_retried,
     ]
 }
 
@@ -51,7 +51,7 @@ fn a_dead_worker_ends_the_cell_and_the_session(world: &World) {
         for word in [status.as_str(), "variables", "restart"] {
             assert!(error.to_string().contains(word), "{error}");
         }
-        session.restart().expect("another worker is made");
+        session.restart().expect("the session restarts");
         let report = run(&mut session, "lost");
         assert_ended(&report, Status::Exception, SessionState::Live);
     }
@@ -107,7 +107,7 @@ fn sessions_do_not_see_each_other(world: &World) {
     }
 }
 
-fn a_session_that_is_dropped_leaves_nothing(_: &World) {
+fn dropped_session_leaves_nothing(_: &World) {
     apart::finishes("dropped-sessions");
 }
 
@@ -115,11 +115,13 @@ fn a_session_that_is_dropped_leaves_nothing(_: &World) {
 pub(super) fn dropped_sessions() {
     // Without ready workers, which would be counted too.
     let sandbox = Sandbox::builder().policy(standard().policy()).ready(0);
-    let sandbox = Arc::new(sandbox.build().expect("a sandbox is made"));
+    let sandbox = Arc::new(sandbox.build().expect("the sandbox is built"));
     let children = || {
         let own = std::process::id();
         let text = std::fs::read_to_string(format!("/proc/{own}/task/{own}/children"));
-        text.expect("it is read").split_whitespace().count()
+        text.expect("the file is readable")
+            .split_whitespace()
+            .count()
     };
     let descriptors = || std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count);
     let use_one = || {
@@ -137,17 +139,17 @@ pub(super) fn dropped_sessions() {
     assert_eq!((children(), descriptors()), before);
 }
 
-fn a_worker_that_dies_between_cells_is_told_of(world: &World) {
+fn worker_death_between_cells_is_reported(world: &World) {
     let mut session = open(world, standard());
     let code = "import threading, os, time\n\
                 def dies():\n    while not os.path.exists('now'): time.sleep(0.01)\n    os._exit(9)\n\
                 threading.Thread(target=dies, daemon=True).start()";
     run(&mut session, code);
     let watch = session.watcher().watch(".", Depth::Directory);
-    let watch = watch.expect("it is watched");
+    let watch = watch.expect("the watch starts");
     session
         .make_dir("now", Parents::Required)
-        .expect("it is made");
+        .expect("the directory is created");
     // The watch ends with the worker.
     while watch.next(None).is_ok() {}
     let error = session.run("1").expect_err("the session has ended");
@@ -155,7 +157,7 @@ fn a_worker_that_dies_between_cells_is_told_of(world: &World) {
     assert!(error.to_string().contains("exited with 9"), "{error}");
 }
 
-fn what_is_asked_while_a_session_begins_anew_may_be_asked_again(world: &World) {
+fn requests_during_a_restart_can_be_retried(world: &World) {
     let mut session = open(world, standard());
     let (programs, watcher) = (session.programs(), session.watcher());
     let is_done = AtomicBool::new(false);
@@ -178,11 +180,11 @@ fn what_is_asked_while_a_session_begins_anew_may_be_asked_again(world: &World) {
             }
         });
         for _ in 0..10 {
-            session.restart().expect("there is another worker");
+            session.restart().expect("the session restarts");
         }
         is_done.store(true, Ordering::Relaxed);
         for thread in [asks, begins_watches] {
-            thread.join().expect("what is refused may be asked again");
+            thread.join().expect("a refused request can be repeated");
         }
     });
     drop(session);

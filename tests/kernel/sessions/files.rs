@@ -15,19 +15,20 @@ use crate::world::World;
 
 pub fn tests() -> Vec<Test> {
     tests![
-        what_the_host_writes_is_the_guests,
-        what_the_guest_writes_is_read,
+        guest_owns_files_written_by_the_host,
+        files_of_the_guest_are_readable,
         only_regular_files_are_opened,
         a_full_work_directory_is_named,
         files_end_with_the_session,
-        a_guest_that_swaps_what_is_there_leads_nowhere,
+        swapped_paths_do_not_escape,
     ]
 }
 
 fn write(session: &mut Session, path: &str, text: &str) {
     let file = session.open_write(path, Contents::Replaced);
     let mut file = file.unwrap_or_else(|error| panic!("{path}: {error}"));
-    file.write_all(text.as_bytes()).expect("there is room");
+    file.write_all(text.as_bytes())
+        .expect("the file system has space");
 }
 
 fn read(session: &mut Session, path: &str) -> Result<String, Error> {
@@ -52,11 +53,11 @@ fn assert_refused<T: std::fmt::Debug>(done: Result<T, Error>, errno: Errno) -> S
     refused.to_string()
 }
 
-fn what_the_host_writes_is_the_guests(world: &World) {
+fn guest_owns_files_written_by_the_host(world: &World) {
     let mut session = open(world, standard());
     session
         .make_dir("in/deep", Parents::Made)
-        .expect("it is made");
+        .expect("the directory is created");
     write(&mut session, "in/deep/data", "from outside");
     let code = "import os\n\
                 def mine(path):\n\
@@ -72,21 +73,23 @@ fn what_the_host_writes_is_the_guests(world: &World) {
                 os.chmod('in/deep', 0o700)\n\
                 [oct(os.stat(path).st_mode & 0o7777) for path in ('in', 'in/deep/data')]";
     assert_eq!(value(&mut session, code), "['0o755', '0o644']");
-    let text = read(&mut session, "/work/in/deep/data").expect("it is there");
+    let text = read(&mut session, "/work/in/deep/data").expect("the file exists");
     assert_eq!(text, "from outside and inside");
     let mut file = session
         .open_write("in/deep/data", Contents::Kept)
-        .expect("it is opened");
-    file.write_all(b"!").expect("there is room");
+        .expect("the file opens");
+    file.write_all(b"!").expect("the file system has space");
     assert_eq!(
         value(&mut session, "open('in/deep/data').read()[-1]"),
         "'!'"
     );
-    session.remove("in", Removal::Tree).expect("it is removed");
+    session
+        .remove("in", Removal::Tree)
+        .expect("the file is removed");
     assert_eq!(value(&mut session, "os.listdir()"), "[]");
 }
 
-fn what_the_guest_writes_is_read(world: &World) {
+fn files_of_the_guest_are_readable(world: &World) {
     let mut session = open(world, standard());
     let code = "import os\n\
                 os.makedirs('a/b')\n\
@@ -96,7 +99,7 @@ fn what_the_guest_writes_is_read(world: &World) {
                 os.symlink('/etc/passwd', 'a/link')\n\
                 os.mkfifo('a/fifo')";
     assert_ended(&run(&mut session, code), Status::Ok, SessionState::Live);
-    let entries = session.list("a").expect("it is a directory");
+    let entries = session.list("a").expect("a directory");
     assert_eq!(
         names(&entries),
         [
@@ -109,10 +112,10 @@ fn what_the_guest_writes_is_read(world: &World) {
     assert_eq!(entries[2].size, 100_000);
     assert!(entries[2].modified > 1.6e9);
     assert_eq!(
-        session.stat("a/file").expect("it is there"),
+        session.stat("a/file").expect("the file exists"),
         entries[2].clone()
     );
-    let text = read(&mut session, "a/file").expect("it is there");
+    let text = read(&mut session, "a/file").expect("the file exists");
     assert_eq!(text.len(), 100_000);
     assert_eq!(
         read(&mut session, "closed").expect("it is the guest's own"),
@@ -160,7 +163,7 @@ fn a_full_work_directory_is_named(world: &World) {
     let mut session = open(world, small);
     let mut file = session
         .open_write("large", Contents::Replaced)
-        .expect("there is room for it");
+        .expect("the file fits");
     let refused = file
         .write_all(&vec![1; 2 << 20])
         .expect_err("there is no room");
@@ -170,7 +173,7 @@ fn a_full_work_directory_is_named(world: &World) {
             .make_dir(&format!("dir{number}"), Parents::Required)
             .err()
     });
-    let refused = more.expect("there is an end to it").to_string();
+    let refused = more.expect("the limit is reached").to_string();
     assert!(
         refused.contains("the work directory is full")
             && refused.contains("filesystem.work_inodes"),
@@ -178,14 +181,14 @@ fn a_full_work_directory_is_named(world: &World) {
     );
     session
         .remove("large", Removal::Single)
-        .expect("it is removed");
+        .expect("the file is removed");
     assert_eq!(value(&mut session, "1"), "1");
 }
 
 fn files_end_with_the_session(world: &World) {
     let mut session = open(world, standard());
     write(&mut session, "file", "text");
-    session.restart().expect("there is another worker");
+    session.restart().expect("the session restarts");
     assert_refused(session.open_read("file"), Errno::ENOENT);
     write(&mut session, "file", "text");
     run(&mut session, "import os; os._exit(1)");
@@ -194,7 +197,7 @@ fn files_end_with_the_session(world: &World) {
 }
 
 // A thread of the guest continues after its cell has ended.
-fn a_guest_that_swaps_what_is_there_leads_nowhere(world: &World) {
+fn swapped_paths_do_not_escape(world: &World) {
     const SWAPPER: &str = "
 import ctypes, os, threading
 os.makedirs('dir'); open('dir/file', 'w').write('inside')

@@ -13,23 +13,23 @@ use crate::world::World;
 
 pub fn tests() -> Vec<Test> {
     let tests = tests![
-        a_step_that_fails_is_named_and_the_session_lives_on,
+        failed_step_is_named_and_the_session_survives,
         a_session_with_too_many_mappings_is_refused,
         a_session_with_too_many_descriptors_is_refused,
-        a_full_tree_of_files_is_copied,
-        names_with_line_feeds_are_names,
-        names_act_on_no_terminal,
-        a_guest_that_moves_its_bytes_while_they_are_copied_gains_none,
-        a_place_that_a_guest_forges_ends_its_forks_alone,
-        ranges_that_a_guest_forges_harm_its_forks_alone,
-        a_guest_that_stands_unasked_is_ended,
-        a_guest_that_fails_a_step_unasked_is_ended
+        full_directory_tree_is_copied,
+        file_names_may_contain_newlines,
+        names_are_escaped_in_errors,
+        moving_bytes_during_a_copy_gains_nothing,
+        forged_address_affects_only_its_forks,
+        forged_ranges_affect_only_its_forks,
+        unrequested_checkpoint_ends_the_guest,
+        unrequested_failed_step_ends_the_guest
     ];
     needing(Need::Snapshots, tests)
 }
 
 // The mapping exists, but its file cannot be reopened.
-fn a_step_that_fails_is_named_and_the_session_lives_on(world: &World) {
+fn failed_step_is_named_and_the_session_survives(world: &World) {
     let mut session = open(world, standard());
     ok(
         &mut session,
@@ -100,7 +100,7 @@ fn a_session_with_too_many_descriptors_is_refused(world: &World) {
 }
 
 // As many files as the quota allows, with names of the maximum length.
-fn a_full_tree_of_files_is_copied(world: &World) {
+fn full_directory_tree_is_copied(world: &World) {
     let mut session = open(world, standard().patient());
     ok(
         &mut session,
@@ -118,7 +118,7 @@ fn a_full_tree_of_files_is_copied(world: &World) {
     );
 }
 
-fn names_with_line_feeds_are_names(world: &World) {
+fn file_names_may_contain_newlines(world: &World) {
     let mut session = open(world, standard());
     ok(
         &mut session,
@@ -148,7 +148,7 @@ fn names_with_line_feeds_are_names(world: &World) {
 
 // The guest fills each file just before it is copied, in the space of one that was copied. The access time shows which
 // file is being copied.
-fn a_guest_that_moves_its_bytes_while_they_are_copied_gains_none(world: &World) {
+fn moving_bytes_during_a_copy_gains_nothing(world: &World) {
     const MIB: u64 = 1 << 20;
     let mut session = open(world, standard().patient());
     let stands = FORGES
@@ -186,7 +186,7 @@ fn a_guest_that_moves_its_bytes_while_they_are_copied_gains_none(world: &World) 
 }
 
 // A caller prints the error unchanged.
-fn names_act_on_no_terminal(world: &World) {
+fn names_are_escaped_in_errors(world: &World) {
     for code in [
         "import os; f = open(name, 'w'); os.unlink(name)",
         "import socket; s = socket.socket(socket.AF_UNIX); s.bind(name); s.close()",
@@ -209,7 +209,7 @@ fn names_act_on_no_terminal(world: &World) {
     assert!(refused.contains(r"`/work/a\u{1b}]0;b\u{7}`"), "{refused}");
 }
 
-fn a_place_that_a_guest_forges_ends_its_forks_alone(world: &World) {
+fn forged_address_affects_only_its_forks(world: &World) {
     for place in ["0", "2 ** 63", "id(own)", "0xffffffffff600000"] {
         let mut session = open(world, standard());
         ok(&mut session, &FORGES.replace("PLACE", place));
@@ -225,7 +225,7 @@ fn a_place_that_a_guest_forges_ends_its_forks_alone(world: &World) {
 }
 
 // Ranges that are not memory of the guest.
-fn ranges_that_a_guest_forges_harm_its_forks_alone(world: &World) {
+fn forged_ranges_affect_only_its_forks(world: &World) {
     for ranges in [
         "[[0, 2 ** 64 - 4096]]",
         "[[n * 8192, n * 8192 + 4096] for n in range(2000)]",
@@ -241,7 +241,7 @@ fn ranges_that_a_guest_forges_harm_its_forks_alone(world: &World) {
     }
 }
 
-fn a_guest_that_stands_unasked_is_ended(world: &World) {
+fn unrequested_checkpoint_ends_the_guest(world: &World) {
     let mut session = open(world, standard());
     let report = run(
         &mut session,
@@ -250,7 +250,7 @@ fn a_guest_that_stands_unasked_is_ended(world: &World) {
     assert_ended(&report, Status::ProtocolViolation, SessionState::Ended);
 }
 
-fn a_guest_that_fails_a_step_unasked_is_ended(world: &World) {
+fn unrequested_failed_step_ends_the_guest(world: &World) {
     let mut session = open(world, standard());
     let report = run(
         &mut session,

@@ -15,10 +15,10 @@ use crate::world::World;
 
 pub fn tests() -> Vec<Test> {
     let tests = tests![
-        a_failed_cell_gives_back_what_it_held_when_another_fails,
-        a_cell_that_runs_out_of_memory_leaves_it_to_the_next
+        next_failure_releases_the_last_exception,
+        memory_is_released_after_a_memory_error
     ];
-    let copies = tests![copies_free_no_block_that_is_mapped_by_itself];
+    let copies = tests![copies_do_not_raise_the_mmap_threshold];
     let copies = needing(Need::Snapshots, copies);
     tests.into_iter().chain(copies).collect()
 }
@@ -27,7 +27,7 @@ pub fn tests() -> Vec<Test> {
 const IS_SMALL: &str = "import re\n\
     int(re.search('VmRSS:\\s*(\\d+)', open('/proc/self/status').read())[1]) < 60 << 10";
 
-fn a_failed_cell_gives_back_what_it_held_when_another_fails(world: &World) {
+fn next_failure_releases_the_last_exception(world: &World) {
     let mut session = open(world, standard());
     let code = "def fail():\n\
                 \x20   held = bytearray(100 << 20)\n\
@@ -49,7 +49,7 @@ fn a_failed_cell_gives_back_what_it_held_when_another_fails(world: &World) {
     assert_eq!(value(&mut session, IS_SMALL), "True");
 }
 
-fn a_cell_that_runs_out_of_memory_leaves_it_to_the_next(world: &World) {
+fn memory_is_released_after_a_memory_error(world: &World) {
     let mut session = open(world, standard().set("limits.memory=96MiB"));
     // The freed blocks lie below a live object: blocks this small are in the C library's heap.
     let code = "stays = []\n\
@@ -69,14 +69,14 @@ fn a_cell_that_runs_out_of_memory_leaves_it_to_the_next(world: &World) {
     assert_eq!(value(&mut session, IS_SMALL), "True");
 }
 
-fn copies_free_no_block_that_is_mapped_by_itself(_: &World) {
+fn copies_do_not_raise_the_mmap_threshold(_: &World) {
     apart::finishes("copied-sessions");
 }
 
 /// After glibc has freed a mapped block, it keeps twice its size in each arena (`M_MMAP_THRESHOLD`, mallopt(3)). A
 /// supervisor has many threads and so many arenas, and would grow over thousands of copies.
 pub fn copied_sessions() {
-    let world = World::look().expect("the machine can be looked at");
+    let world = World::probe().expect("the host can be probed");
     let sandbox = Arc::new(world.build(standard()));
     let mut session = session(&sandbox);
     ok(
@@ -86,7 +86,7 @@ pub fn copied_sessions() {
     let before = least_mapped_block();
     let snapshot = copy(&mut session);
     assert_eq!(value(&mut fork(&snapshot), "x"), "1");
-    session.rollback(&snapshot).expect("it is rolled back");
+    session.rollback(&snapshot).expect("the rollback succeeds");
     if session.pause().is_ok() {
         assert_eq!(value(&mut session, "x"), "1");
     }

@@ -20,20 +20,20 @@ use crate::world::World;
 
 pub fn tests() -> Vec<Test> {
     let tests = tests![
-        a_session_that_is_not_used_is_paused_and_goes_on,
-        whatever_uses_a_session_brings_it_back,
-        a_session_may_be_paused_sooner_than_it_is_brought_back,
-        what_runs_or_is_watched_is_not_paused,
-        a_session_that_cannot_be_paused_stays_as_it_is,
-        a_paused_session_ends_by_its_clocks,
+        idle_session_is_paused_and_resumed,
+        any_use_resumes_a_session,
+        session_can_be_paused_after_each_use,
+        running_or_watched_session_is_not_paused,
+        failed_pause_leaves_the_session_unchanged,
+        paused_session_ends_at_its_idle_and_age_limits,
         a_paused_session_is_closed_restarted_and_rolled_back,
-        what_a_paused_session_takes_and_what_ends_it,
-        a_session_that_was_paused_is_as_closed_as_before,
-        a_session_is_paused_at_once_if_its_caller_asks,
-        a_watch_outlives_a_pause_that_is_refused,
-        a_file_that_the_caller_has_closed_holds_back_no_pause,
-        a_guest_that_forges_its_place_loses_its_own_session,
-        a_pause_is_answered_if_its_guest_ends_in_it
+        paused_sessions_use_little_and_end_with_the_zygote,
+        paused_session_is_confined_as_before,
+        caller_pauses_a_session,
+        watch_survives_a_refused_pause,
+        closed_file_does_not_block_a_pause,
+        forged_address_loses_only_its_session,
+        pause_returns_if_the_guest_dies
     ];
     needing(Need::Snapshots, tests)
 }
@@ -49,7 +49,7 @@ pub fn await_pause(session: &Session) {
     assert!(wait_until(|| session.is_paused()), "it is not paused");
 }
 
-fn a_session_is_paused_at_once_if_its_caller_asks(world: &World) {
+fn caller_pauses_a_session(world: &World) {
     let sandbox = Arc::new(world.build(standard().set("session.idle=2s")));
     let mut paused = session(&sandbox);
     let paused_now = |session: &mut Session| {
@@ -66,18 +66,21 @@ fn a_session_is_paused_at_once_if_its_caller_asks(world: &World) {
         (value(&mut paused, "x"), paused.is_paused()),
         ("[1]".into(), false)
     );
-    program.kill(9).expect("it runs");
+    program.kill(9).expect("the program runs");
     program.wait();
     let watch = paused.watcher().watch(".", Depth::Directory);
-    let watch = watch.expect("it is watched");
+    let watch = watch.expect("the watch starts");
     paused_now(&mut paused);
-    let ended = watch.next(None).expect_err("it has ended").to_string();
+    let ended = watch
+        .next(None)
+        .expect_err("the session has ended")
+        .to_string();
     assert!(ended.contains("was paused"), "{ended}");
     // A paused session is not counted as idle. A session that waited as long has ended meanwhile.
     let younger = session(&sandbox);
     let watch = younger.watcher().watch(".", Depth::Directory);
-    let ended = watch.expect("it is watched").next(None);
-    let ended = ended.expect_err("it has ended").to_string();
+    let ended = watch.expect("the watch starts").next(None);
+    let ended = ended.expect_err("the session has ended").to_string();
     assert!(ended.contains("session.idle"), "{ended}");
     assert_eq!(paused.list(".").map(|files| files.len()).ok(), Some(1));
     assert!(!paused.is_paused());
@@ -88,10 +91,10 @@ fn a_session_is_paused_at_once_if_its_caller_asks(world: &World) {
     assert_eq!(value(&mut paused, "x.append(2); x"), "[1, 2]");
 }
 
-fn a_watch_outlives_a_pause_that_is_refused(world: &World) {
+fn watch_survives_a_refused_pause(world: &World) {
     let mut session = open(world, standard());
     let watch = session.watcher().watch(".", Depth::Directory);
-    let watch = watch.expect("it is watched");
+    let watch = watch.expect("the watch starts");
     ok(
         &mut session,
         "import os; f = open('f', 'w+'); os.chmod('f', 0o400)",
@@ -102,23 +105,23 @@ fn a_watch_outlives_a_pause_that_is_refused(world: &World) {
     assert!(refused.contains("cannot be opened again"), "{refused}");
     while !watch
         .next(Some(Instant::now()))
-        .expect("it goes on")
+        .expect("the watch continues")
         .is_empty()
     {}
     ok(&mut session, "open('g', 'w').close(); f.close()");
-    assert!(!watch.next(until()).expect("it goes on").is_empty());
-    session.pause().expect("nothing is in its way");
+    assert!(!watch.next(until()).expect("the watch continues").is_empty());
+    session.pause().expect("the session can be paused");
     while let Ok(events) = watch.next(until()) {
         assert!(!events.is_empty(), "it goes on");
     }
 }
 
-fn a_file_that_the_caller_has_closed_holds_back_no_pause(world: &World) {
+fn closed_file_does_not_block_a_pause(world: &World) {
     let mut session = open(world, standard());
     let write = |session: &mut Session| {
         let file = session.open_write("rows", Contents::Kept);
-        let mut file = file.expect("it is there");
-        file.write_all(b"rows").expect("there is room");
+        let mut file = file.expect("the file exists");
+        file.write_all(b"rows").expect("the file system has space");
         file
     };
     drop(write(&mut session));
@@ -134,7 +137,7 @@ fn a_file_that_the_caller_has_closed_holds_back_no_pause(world: &World) {
     // Neither the caller nor the guest is known to be the one that has it open.
     session.pause().expect_err("the guest has it open");
     ok(&mut session, "f.close()");
-    session.pause().expect("it is closed");
+    session.pause().expect("the file is closed");
     assert_eq!(value(&mut session, "open('rows').read()"), "'rowsrows'");
 }
 
@@ -146,7 +149,7 @@ fn await_pause_of_another(sandbox: &Arc<Sandbox>) {
     await_pause(&other);
 }
 
-fn a_session_that_is_not_used_is_paused_and_goes_on(world: &World) {
+fn idle_session_is_paused_and_resumed(world: &World) {
     let sandbox = Arc::new(world.build(pausing()));
     let mut session = session(&sandbox);
     let defined = session.tool("ask", |_| Ok("answered".into()));
@@ -176,26 +179,27 @@ fn a_session_that_is_not_used_is_paused_and_goes_on(world: &World) {
     assert_eq!(value(&mut forked, "len(x), next(g)"), "(4, 16)");
 }
 
-fn whatever_uses_a_session_brings_it_back(world: &World) {
+fn any_use_resumes_a_session(world: &World) {
     let sandbox = Arc::new(world.build(pausing()));
     let mut session = session(&sandbox);
     let (programs, watcher) = (session.programs(), session.watcher());
     ok(&mut session, "open('a', 'w').write('first')");
     await_pause(&session);
     let mut text = String::new();
-    let (mut file, size) = session.open_read("a").expect("it is there");
-    file.read_to_string(&mut text).expect("it can be read");
+    let (mut file, size) = session.open_read("a").expect("the file exists");
+    file.read_to_string(&mut text)
+        .expect("the file is readable");
     assert_eq!((text.as_str(), size), ("first", 5));
     assert!(!session.is_paused());
     await_pause(&session);
     let mut file = session
         .open_write("b", Contents::Replaced)
-        .expect("it is made");
-    file.write_all(b"sec").expect("there is room");
+        .expect("the file is created");
+    file.write_all(b"sec").expect("the file system has space");
     // A session with a file open for writing is not paused, so that no write is lost.
     await_pause_of_another(&sandbox);
     assert!(!session.is_paused());
-    file.write_all(b"ond").expect("there is room");
+    file.write_all(b"ond").expect("the file system has space");
     drop(file);
     ok(&mut session, "1");
     await_pause(&session);
@@ -204,13 +208,20 @@ fn whatever_uses_a_session_brings_it_back(world: &World) {
     let report = report.unwrap_or_else(|error| panic!("no program: {error}"));
     assert_eq!(report.stdout, b"firstsecond");
     await_pause(&session);
-    let watch = watcher.watch(".", Depth::Directory).expect("it is watched");
+    let watch = watcher
+        .watch(".", Depth::Directory)
+        .expect("the watch starts");
     assert!(!session.is_paused());
     session
         .make_dir("c", Parents::Required)
-        .expect("it is made");
+        .expect("the directory is created");
     let until = Instant::now() + Duration::from_secs(60);
-    assert!(!watch.next(Some(until)).expect("it goes on").is_empty());
+    assert!(
+        !watch
+            .next(Some(until))
+            .expect("the watch continues")
+            .is_empty()
+    );
     drop(watch);
     await_pause(&session);
     assert_eq!(
@@ -219,7 +230,7 @@ fn whatever_uses_a_session_brings_it_back(world: &World) {
     );
 }
 
-fn a_session_may_be_paused_sooner_than_it_is_brought_back(world: &World) {
+fn session_can_be_paused_after_each_use(world: &World) {
     let mut session = open(world, standard().set("session.pause_after=1ms"));
     ok(&mut session, "x = []");
     for round in 1..6 {
@@ -231,17 +242,17 @@ fn a_session_may_be_paused_sooner_than_it_is_brought_back(world: &World) {
     }
 }
 
-fn what_runs_or_is_watched_is_not_paused(world: &World) {
+fn running_or_watched_session_is_not_paused(world: &World) {
     let sandbox = Arc::new(world.build(pausing()));
     let (mut running, watched) = (session(&sandbox), session(&sandbox));
     ok(&mut running, "1");
     let program = running.programs().start(Program::new(["sleep", "1000"]));
     let program = program.unwrap_or_else(|error| panic!("no program: {error}"));
     let watch = watched.watcher().watch(".", Depth::Directory);
-    let watch = watch.expect("it is watched");
+    let watch = watch.expect("the watch starts");
     await_pause_of_another(&sandbox);
     assert!(!running.is_paused() && !watched.is_paused());
-    program.kill(libc::SIGKILL).expect("it runs");
+    program.kill(libc::SIGKILL).expect("the program runs");
     program.wait();
     await_pause(&running);
     assert_eq!(value(&mut running, "1"), "1");
@@ -255,7 +266,7 @@ pub const MAPS: &str = "import ctypes, os\n\
     with open('m', 'w+') as f: f.write('kept' * 1024); f.flush(); p = libc.mmap(None, 4096, 1, 2, f.fileno(), 0)\n\
     del f";
 
-fn a_session_that_cannot_be_paused_stays_as_it_is(world: &World) {
+fn failed_pause_leaves_the_session_unchanged(world: &World) {
     let sandbox = Arc::new(world.build(pausing()));
     let mut session = session(&sandbox);
     for (makes, undoes) in [
@@ -282,7 +293,7 @@ fn a_session_that_cannot_be_paused_stays_as_it_is(world: &World) {
         let seen = "x, ctypes.string_at(p, 4) == b'kept'";
         assert_eq!(value(&mut session, seen), format!("({number}, True)"));
         let program = session.programs().start(Program::new(["true"]));
-        program.expect("its programs go on").wait();
+        program.expect("the programs continue").wait();
     }
     let recipe = pausing().set("session.snapshot_bytes=32MiB");
     let sandbox = Arc::new(world.build(recipe));
@@ -293,16 +304,16 @@ fn a_session_that_cannot_be_paused_stays_as_it_is(world: &World) {
     assert_eq!(value(&mut large, "len(x)"), "33000000");
 }
 
-fn a_paused_session_ends_by_its_clocks(world: &World) {
+fn paused_session_ends_at_its_idle_and_age_limits(world: &World) {
     for key in ["session.idle", "session.age"] {
         let mut session = open(world, pausing().set(format!("{key}=5s")));
         ok(&mut session, "1");
         await_pause(&session);
         assert!(wait_until(|| !session.is_paused()), "it has not ended");
-        let refused = session.run("1").expect_err("it has ended");
+        let refused = session.run("1").expect_err("the session has ended");
         assert_eq!(refused.kind(), ErrorKind::SessionEnded);
         assert!(refused.to_string().contains(key), "{refused}");
-        session.restart().expect("there is another worker");
+        session.restart().expect("the session restarts");
         assert_eq!(value(&mut session, "1"), "1");
     }
 }
@@ -315,10 +326,10 @@ fn a_paused_session_is_closed_restarted_and_rolled_back(world: &World) {
     ok(&mut session, "x = 2");
     await_pause(&session);
     session.interrupter().interrupt();
-    session.rollback(&snapshot).expect("it is rolled back");
+    session.rollback(&snapshot).expect("the rollback succeeds");
     assert_eq!(value(&mut session, "x"), "1");
     await_pause(&session);
-    session.restart().expect("it begins anew");
+    session.restart().expect("the session restarts");
     let report = run(&mut session, "x");
     assert_ended(&report, Status::Exception, SessionState::Live);
     await_pause(&session);
@@ -343,13 +354,13 @@ fn has_ended(pid: u32) -> bool {
     stat.map_or(true, |stat| stat.contains(") Z "))
 }
 
-fn what_a_paused_session_takes_and_what_ends_it(_: &World) {
+fn paused_sessions_use_little_and_end_with_the_zygote(_: &World) {
     apart::finishes("paused-sessions");
 }
 
 /// Runs in a separate process, where nothing else uses processes and memory and all descendants can be killed.
 pub fn part() {
-    let world = World::look().expect("the machine can be looked at");
+    let world = World::probe().expect("the host can be probed");
     let sandbox = Arc::new(world.build(pausing()));
     await_pause_of_another(&sandbox);
     let (before, processes) = (share_of_all(), descendants().len());
@@ -378,18 +389,18 @@ pub fn part() {
         assert!(refused.to_string().contains("interpreter"), "{refused}");
         assert!(!sessions[0].is_paused());
     }
-    sessions[0].restart().expect("it begins anew");
+    sessions[0].restart().expect("the session restarts");
     assert_eq!(value(&mut sessions[0], "1"), "1");
 }
 
-fn a_session_that_was_paused_is_as_closed_as_before(world: &World) {
+fn paused_session_is_confined_as_before(world: &World) {
     let mut session = open(world, pausing());
     let before = value(&mut session, super::snapshots::WALLS);
     await_pause(&session);
     assert_eq!(value(&mut session, super::snapshots::WALLS), before);
 }
 
-fn a_guest_that_forges_its_place_loses_its_own_session(world: &World) {
+fn forged_address_loses_only_its_session(world: &World) {
     let sandbox = Arc::new(world.build(pausing()));
     let mut hostile = session(&sandbox);
     ok(&mut hostile, &FORGES.replace("PLACE", "id(own)"));
@@ -406,11 +417,11 @@ fn a_guest_that_forges_its_place_loses_its_own_session(world: &World) {
         assert!(refused.to_string().contains("after a pause"), "{refused}");
     }
     await_pause_of_another(&sandbox);
-    hostile.restart().expect("it begins anew");
+    hostile.restart().expect("the session restarts");
     assert_eq!(value(&mut hostile, "1"), "1");
 }
 
-fn a_pause_is_answered_if_its_guest_ends_in_it(world: &World) {
+fn pause_returns_if_the_guest_dies(world: &World) {
     let sandbox = Arc::new(world.build(standard()));
     // The guest reports success and dies at once, so that the supervisor may read both events together.
     let ends = FORGES.replace("PLACE", "0").replace(

@@ -20,19 +20,19 @@ pub fn tests() -> Vec<Test> {
     let mut tests = tests![
         programs_run_between_cells_and_during_one,
         a_program_has_input_and_output_and_a_directory,
-        a_program_is_as_jailed_as_what_a_cell_runs,
-        what_cannot_be_started_is_refused_by_name,
+        program_is_confined_like_a_cells_child,
+        failed_start_names_the_program,
         programs_are_limited_and_end_with_their_session,
-        guest_code_sees_nothing_of_programs_in_its_waits,
-        a_starter_that_guest_code_ends_is_replaced,
-        what_guest_code_forges_harms_its_session_only,
-        links_that_guest_code_leaves_unread_stop_nothing,
-        a_session_at_its_limit_of_processes_says_so_at_once,
-        a_guest_that_blocks_signals_holds_a_start_for_its_time,
+        programs_are_invisible_to_wait_calls,
+        killed_starter_is_replaced,
+        forged_messages_affect_only_their_session,
+        unread_links_block_nothing,
+        process_limit_is_reported_at_once,
+        blocked_signals_delay_a_start_until_its_timeout,
     ];
-    let terminal = tests![a_program_has_a_terminal_of_its_own];
+    let terminal = tests![program_has_its_own_terminal];
     tests.extend(terminal);
-    let snapshots = tests![a_session_with_programs_is_copied_after_them];
+    let snapshots = tests![session_is_copied_after_its_programs_end];
     tests.extend(needing(Need::Snapshots, snapshots));
     tests
 }
@@ -73,7 +73,9 @@ fn type_until(process: &Process, line: &[u8], expected: &str) {
     let mut printed = String::new();
     while !printed.contains(expected) {
         assert!(Instant::now() < end, "no {expected:?} in {printed:?}");
-        process.write_stdin(line).expect("it reads");
+        process
+            .write_stdin(line)
+            .expect("the program reads its stdin");
         let until = Instant::now() + Duration::from_millis(200);
         while let Some(event) = process.next_event(Some(until)) {
             match event {
@@ -104,14 +106,14 @@ fn programs_run_between_cells_and_during_one(world: &World) {
     let cell = "import os, time\nwhile not os.path.exists('answer') or not open('answer').read():\n    \
                 time.sleep(0.001)\nopen('answer').read()";
     assert_eq!(value(&mut session, cell), "'by a program\\n'");
-    assert_eq!(helper.join().expect("it ran"), "done\n");
+    assert_eq!(helper.join().expect("the thread does not panic"), "done\n");
     // The first program of a session may start while a cell runs.
     let mut other = open(world, standard());
     let beside = other.programs();
     let helper = thread::spawn(move || line(&beside, "touch answer"));
     let cell = "import os\nwhile not os.path.exists('answer'): pass";
     run(&mut other, cell);
-    helper.join().expect("it ran");
+    helper.join().expect("the thread does not panic");
 }
 
 fn a_program_has_input_and_output_and_a_directory(world: &World) {
@@ -129,16 +131,20 @@ fn a_program_has_input_and_output_and_a_directory(world: &World) {
     let input = vec![b'x'; 300_000];
     let expected = [input.as_slice(), b"/work/below\n"].concat();
     let feeding = thread::spawn(move || {
-        writer.write_stdin(&input).expect("it reads");
+        writer
+            .write_stdin(&input)
+            .expect("the program reads its stdin");
         writer.close_stdin();
     });
     let report = process.wait();
-    feeding.join().expect("it ended");
+    feeding.join().expect("the thread does not panic");
     assert_eq!(report.end, ProgramEnd::Exited(3));
     assert!(report.stdout == expected, "{} bytes", report.stdout.len());
     assert_eq!(report.stderr, b"a=b\n");
     assert!(programs.running().is_empty());
-    let closed = process.write_stdin(b"more").expect_err("it has ended");
+    let closed = process
+        .write_stdin(b"more")
+        .expect_err("the session has ended");
     assert_eq!(closed.kind(), ErrorKind::Request);
     let process = start(&programs, Program::new(["sleep", "600"]));
     process.kill(libc::SIGTERM).expect("a signal");
@@ -153,7 +159,7 @@ const WALLS: &str = "grep -E '^(Cap|NoNewPrivs|Seccomp|Uid|Gid|Groups|Umask|SigB
      unshare -U true; mount -t tmpfs none /tmp; cp /bin/true /work/own; /work/own; \
      ls /proc | grep -c '^[0-9]' > /dev/null; ls /sys; ulimit -n";
 
-fn a_program_is_as_jailed_as_what_a_cell_runs(world: &World) {
+fn program_is_confined_like_a_cells_child(world: &World) {
     let mut session = open(world, standard());
     // glibc's posix_spawn(3), which `subprocess` may use since Python 3.13, leaves glibc's internal signals ignored.
     let as_cell = format!(
@@ -168,7 +174,7 @@ fn a_program_is_as_jailed_as_what_a_cell_runs(world: &World) {
     assert_eq!(found, expected);
 }
 
-fn what_cannot_be_started_is_refused_by_name(world: &World) {
+fn failed_start_names_the_program(world: &World) {
     let session = open(world, standard());
     let programs = session.programs();
     let refused = |programs: &Programs, program: Program| {
@@ -221,7 +227,7 @@ fn programs_are_limited_and_end_with_their_session(world: &World) {
     assert!(error.to_string().contains("32 programs"), "{error}");
     let report = run(&mut session, "1 + 1");
     assert_ended(&report, Status::Ok, SessionState::Live);
-    session.restart().expect("another worker");
+    session.restart().expect("the session restarts");
     for process in running {
         assert!(matches!(ended(&process), ProgramEnd::Lost(_)));
     }
@@ -234,7 +240,7 @@ fn programs_are_limited_and_end_with_their_session(world: &World) {
     assert_eq!(error.kind(), ErrorKind::SessionEnded);
 }
 
-fn guest_code_sees_nothing_of_programs_in_its_waits(world: &World) {
+fn programs_are_invisible_to_wait_calls(world: &World) {
     let mut session = open(world, standard());
     let programs = session.programs();
     let process = start(&programs, Program::new(["sleep", "600"]));
@@ -254,7 +260,7 @@ fn guest_code_sees_nothing_of_programs_in_its_waits(world: &World) {
         &mut session,
         "import time\nopen('begun', 'w').close()\ntime.sleep(600)",
     );
-    helper.join().expect("it ran");
+    helper.join().expect("the thread does not panic");
     assert_ended(&report, Status::Interrupted, SessionState::Live);
     assert_eq!(process.end(), None);
     process.kill(libc::SIGKILL).expect("a signal");
@@ -265,7 +271,7 @@ fn guest_code_sees_nothing_of_programs_in_its_waits(world: &World) {
 const END_OTHERS: &str = "import os, signal\nfor name in os.listdir('/proc'):\n    \
      if name.isdigit() and int(name) not in (1, os.getpid()):\n        os.kill(int(name), signal.SIGKILL)";
 
-fn a_starter_that_guest_code_ends_is_replaced(world: &World) {
+fn killed_starter_is_replaced(world: &World) {
     let mut session = open(world, standard());
     let programs = session.programs();
     let process = start(&programs, Program::new(["sleep", "600"]));
@@ -277,7 +283,7 @@ fn a_starter_that_guest_code_ends_is_replaced(world: &World) {
     assert_eq!(line(&programs, "echo again"), "again\n");
 }
 
-fn what_guest_code_forges_harms_its_session_only(world: &World) {
+fn forged_messages_affect_only_their_session(world: &World) {
     // The guest takes over from the starter process: it receives the link and sends false messages.
     let forge = |text: &str| {
         format!(
@@ -320,7 +326,7 @@ fn what_guest_code_forges_harms_its_session_only(world: &World) {
     assert!(matches!(ended(&process), ProgramEnd::Lost(_)));
 }
 
-fn links_that_guest_code_leaves_unread_stop_nothing(world: &World) {
+fn unread_links_block_nothing(world: &World) {
     let mut session = open(world, standard());
     // The guest shuts down each starter's link and leaves the message in the queue: `SO_PEEK_OFF` is 42. It polls for
     // the next one instead of blocking, because Linux 6.1 would not wake it.
@@ -343,7 +349,7 @@ fn links_that_guest_code_leaves_unread_stop_nothing(world: &World) {
          threading.Thread(target=act, daemon=True).start()",
     );
     let programs = session.programs();
-    let (tells, told) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     thread::spawn(move || {
         // More than the socket's buffer holds.
         let refused = (0..2000).find(|_| {
@@ -351,15 +357,15 @@ fn links_that_guest_code_leaves_unread_stop_nothing(world: &World) {
             let error = error.expect_err("nothing starts programs");
             error.to_string().contains("could not be reached")
         });
-        tells.send(refused).expect("the test waits");
+        sender.send(refused).expect("the test waits");
     });
-    let refused = told.recv_timeout(Duration::from_secs(600));
+    let refused = receiver.recv_timeout(Duration::from_secs(600));
     let refused = refused.expect("no start waits for the guest");
     assert!(refused.is_some_and(|start| start > 0), "{refused:?}");
     assert_eq!(value(&mut session, "1"), "1");
 }
 
-fn a_session_at_its_limit_of_processes_says_so_at_once(world: &World) {
+fn process_limit_is_reported_at_once(world: &World) {
     let mut session = open(world, standard().set("limits.pids=8"));
     let filled = "import os, time\n\
                   children = []\n\
@@ -386,7 +392,7 @@ fn a_session_at_its_limit_of_processes_says_so_at_once(world: &World) {
     assert_eq!(line(&programs, "echo again"), "again\n");
 }
 
-fn a_guest_that_blocks_signals_holds_a_start_for_its_time(world: &World) {
+fn blocked_signals_delay_a_start_until_its_timeout(world: &World) {
     let mut session = open(world, standard().set("limits.pids=8"));
     let masked = "import signal; mask = signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 65))";
     run(&mut session, masked);
@@ -403,30 +409,34 @@ fn a_guest_that_blocks_signals_holds_a_start_for_its_time(world: &World) {
     assert_eq!(line(&programs, "echo again"), "again\n");
 }
 
-fn a_program_has_a_terminal_of_its_own(world: &World) {
+fn program_has_its_own_terminal(world: &World) {
     let session = open(world, standard());
     let programs = session.programs();
     let shell = Program::new(["/bin/sh"]).env("PS1", "").terminal(30, 100);
     let process = start(&programs, shell);
     process
         .write_stdin(b"stty size; test -t 1 && echo tty-$TERM\n")
-        .expect("it reads");
+        .expect("the peer reads");
     await_output(&process, "tty-xterm-256color");
     process.resize(40, 120);
     // The new size arrives before the typed text, or a moment later.
     process
         .write_stdin(b"until stty size | grep '^40 120'; do sleep 0.01; done\n")
-        .expect("it reads");
+        .expect("the peer reads");
     await_output(&process, "40 120\r\n");
     // Ctrl-C ends the foreground job, and the shell stays. The job is not a shell, which can miss the signal while it
     // starts a program. Python handles a signal that comes just before a sleep only after the sleep.
     process
         .write_stdin(b"python3 -uc 'import time; print(\"run-%d\" % 2); [time.sleep(.1) for _ in iter(int, 1)]'\n")
-        .expect("it reads");
+        .expect("the peer reads");
     await_output(&process, "run-2");
-    process.write_stdin(b"\x03").expect("it reads");
+    process
+        .write_stdin(b"\x03")
+        .expect("the program reads its stdin");
     type_until(&process, b"\necho back-$((1 + 1))\n", "back-2");
-    process.write_stdin(b"exit 5\n").expect("it reads");
+    process
+        .write_stdin(b"exit 5\n")
+        .expect("the program reads its stdin");
     assert_eq!(ended(&process), ProgramEnd::Exited(5));
     let hanging = start(
         &programs,
@@ -436,7 +446,7 @@ fn a_program_has_a_terminal_of_its_own(world: &World) {
     assert_eq!(ended(&hanging), ProgramEnd::Signal(libc::SIGKILL));
 }
 
-fn a_session_with_programs_is_copied_after_them(world: &World) {
+fn session_is_copied_after_its_programs_end(world: &World) {
     let sandbox = Arc::new(world.build(standard()));
     let mut session: Session = session(&sandbox);
     let programs = session.programs();
@@ -454,6 +464,6 @@ fn a_session_with_programs_is_copied_after_them(world: &World) {
     // A fork can be copied in turn.
     let again = copy(&mut forked);
     assert_eq!(value(&mut fork(&again), "kept"), "1");
-    session.rollback(&snapshot).expect("its state");
+    session.rollback(&snapshot).expect("the rollback succeeds");
     assert_eq!(line(&programs, "echo back"), "back\n");
 }

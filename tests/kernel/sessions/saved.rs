@@ -19,12 +19,12 @@ use crate::world::World;
 
 pub fn tests() -> Vec<Test> {
     let tests = tests![
-        a_saved_session_goes_on_under_another_interpreter,
-        what_a_resumed_session_does_not_share_works,
-        a_resumed_session_is_as_closed_as_before,
+        saved_session_resumes_under_another_interpreter,
+        threads_and_programs_work_after_a_resume,
+        resumed_session_is_confined_as_before,
         a_pause_to_a_file_ends_the_session,
-        a_session_that_could_not_come_back_is_not_ended,
-        a_file_that_is_of_no_use_is_refused
+        unrestorable_session_is_not_ended,
+        invalid_snapshot_file_is_rejected
     ];
     needing(Need::Snapshots, tests)
 }
@@ -42,10 +42,10 @@ pub fn resume(sandbox: &Arc<Sandbox>, path: &Path) -> Session {
 
 /// Saves the state of a session. Returns the path, and the directory that keeps the file.
 pub fn saved(session: &mut Session) -> (PathBuf, tempfile::TempDir) {
-    let directory = tempfile::tempdir().expect("there is a directory");
+    let directory = tempfile::tempdir().expect("a temporary directory");
     let path = directory.path().join("state");
-    let length = copy(session).save(&path).expect("it is saved");
-    let metadata = fs::metadata(&path).expect("it is there");
+    let length = copy(session).save(&path).expect("the snapshot is saved");
+    let metadata = fs::metadata(&path).expect("the file exists");
     assert_eq!((metadata.len(), metadata.mode() & 0o7777), (length, 0o600));
     assert_eq!(
         fs::read_dir(directory.path()).expect("a directory").count(),
@@ -75,7 +75,7 @@ const SEEN: &str = "x.append(3)\n\
 const WANTED: &str = "[[1, 2, 3], 4, 'ept', [(7,)], ['usr1'], 200000, 9000000, True, 'slept', Decimal('1.1'), '[1, 2, 3]', \
     150000, False, 2]";
 
-fn a_saved_session_goes_on_under_another_interpreter(world: &World) {
+fn saved_session_resumes_under_another_interpreter(world: &World) {
     let mut first = open(world, standard());
     ok(&mut first, STATE);
     let (path, _directory) = saved(&mut first);
@@ -96,7 +96,9 @@ fn a_saved_session_goes_on_under_another_interpreter(world: &World) {
             "([1, 2, 3, 4], 9, 150000)"
         );
         let before = copy(&mut resumed);
-        resumed.rollback(&before).expect("it is its own");
+        resumed
+            .rollback(&before)
+            .expect("the snapshot belongs to the session");
         assert_eq!(value(&mut resumed, "len(x)"), "3");
     }
     drop(first);
@@ -104,7 +106,7 @@ fn a_saved_session_goes_on_under_another_interpreter(world: &World) {
     assert_eq!(value(&mut resumed, SEEN), WANTED);
 }
 
-fn what_a_resumed_session_does_not_share_works(world: &World) {
+fn threads_and_programs_work_after_a_resume(world: &World) {
     let mut first = open(world, standard().patient());
     ok(&mut first, "x = 1");
     let (path, _directory) = saved(&mut first);
@@ -143,7 +145,7 @@ fn what_a_resumed_session_does_not_share_works(world: &World) {
     );
 }
 
-fn a_resumed_session_is_as_closed_as_before(world: &World) {
+fn resumed_session_is_confined_as_before(world: &World) {
     let mut first = open(world, standard());
     let tries = "import os, socket\n\
         def refused(act):\n\
@@ -167,7 +169,7 @@ fn a_resumed_session_is_as_closed_as_before(world: &World) {
 }
 
 fn a_pause_to_a_file_ends_the_session(world: &World) {
-    let directory = tempfile::tempdir().expect("there is a directory");
+    let directory = tempfile::tempdir().expect("a temporary directory");
     let first = sandbox(world, standard());
     let mut paused = session(&first);
     ok(&mut paused, "x = 5");
@@ -180,14 +182,14 @@ fn a_pause_to_a_file_ends_the_session(world: &World) {
     assert_eq!(value(&mut paused, "x"), "5");
     // The longest possible file name.
     let path = directory.path().join("s".repeat(255));
-    paused.pause_to(&path).expect("it is saved");
-    let ended = paused.run("x").expect_err("it has ended");
+    paused.pause_to(&path).expect("the snapshot is saved");
+    let ended = paused.run("x").expect_err("the session has ended");
     assert_eq!(ended.kind(), ErrorKind::SessionEnded);
     assert_eq!(value(&mut resume(&first, &path), "x"), "5");
 }
 
-fn a_session_that_could_not_come_back_is_not_ended(world: &World) {
-    let directory = tempfile::tempdir().expect("there is a directory");
+fn unrestorable_session_is_not_ended(world: &World) {
+    let directory = tempfile::tempdir().expect("a temporary directory");
     let path = directory.path().join("state");
     let sandbox = sandbox(world, standard());
     for (spoils, sentence) in [
@@ -216,7 +218,7 @@ fn a_session_that_could_not_come_back_is_not_ended(world: &World) {
     }
 }
 
-fn a_file_that_is_of_no_use_is_refused(world: &World) {
+fn invalid_snapshot_file_is_rejected(world: &World) {
     let mut first = open(world, standard());
     ok(&mut first, "x = 5");
     let (path, directory) = saved(&mut first);
@@ -226,7 +228,7 @@ fn a_file_that_is_of_no_use_is_refused(world: &World) {
         assert_eq!(error.kind(), ErrorKind::Request);
         error.to_string()
     };
-    let whole = fs::read(&path).expect("it can be read");
+    let whole = fs::read(&path).expect("the file is readable");
     for (at, bit) in [
         (20, 1_u8),
         (100, 4),
@@ -235,18 +237,18 @@ fn a_file_that_is_of_no_use_is_refused(world: &World) {
     ] {
         let mut changed = whole.clone();
         changed[at] ^= bit;
-        fs::write(&path, &changed).expect("it can be written");
+        fs::write(&path, &changed).expect("the file is writable");
         let text = refused(&other, &path);
         let is_said = text.contains("was changed since") || text.contains("is not whole");
         assert!(is_said, "{at}: {text}");
     }
     for part in [&whole[..9], &whole[..whole.len() - 1], b""] {
-        fs::write(&path, part).expect("it can be written");
+        fs::write(&path, part).expect("the file is writable");
         assert!(refused(&other, &path).ends_with("is no saved snapshot, or is not whole"));
     }
     // A forged file of another user, which would fill the disk before its authentication code is checked.
     let length = 1_u64 << 40;
-    let mut forged = fs::File::create(&path).expect("it can be written");
+    let mut forged = fs::File::create(&path).expect("the file is writable");
     let parts: [&[u8]; 5] = [
         &whole[..16],
         &2_u64.to_le_bytes(),
@@ -255,12 +257,12 @@ fn a_file_that_is_of_no_use_is_refused(world: &World) {
         b"{}",
     ];
     let written = forged.write_all(&parts.concat());
-    written.expect("it can be written");
+    written.expect("the file is writable");
     let grown = forged.set_len(42 + length + 32);
     grown.expect("it is sparse");
     let text = refused(&other, &path);
     assert!(text.contains("is larger than `limits.memory`"), "{text}");
-    fs::write(&path, &whole).expect("it can be written");
+    fs::write(&path, &whole).expect("the file is writable");
     let another = sandbox(world, standard().set("limits.wall=7s"));
     assert!(refused(&another, &path).contains("was saved under another policy"));
     assert!(refused(&other, directory.path()).contains("is a directory"));

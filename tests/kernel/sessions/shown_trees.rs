@@ -58,12 +58,14 @@ impl Host {
         let host = Self(directory);
         for path in Self::FILES {
             let path = host.at(path);
-            fs::create_dir_all(path.parent().expect("it has one")).expect("it is made");
-            fs::write(path, "the host's").expect("it is written");
+            fs::create_dir_all(path.parent().expect("the path has a parent"))
+                .expect("the directory is created");
+            fs::write(path, "the host's").expect("the file is written");
         }
-        for path in host.look().keys() {
+        for path in host.contents().keys() {
             // The guest may be another user.
-            fs::set_permissions(path, Permissions::from_mode(0o777)).expect("it is ours");
+            fs::set_permissions(path, Permissions::from_mode(0o777))
+                .expect("the test owns the file");
         }
         host
     }
@@ -91,14 +93,14 @@ impl Host {
     }
 
     /// Returns every path with its mode, times and contents.
-    fn look(&self) -> BTreeMap<PathBuf, (u32, i64, i64, Option<String>)> {
+    fn contents(&self) -> BTreeMap<PathBuf, (u32, i64, i64, Option<String>)> {
         let mut found = BTreeMap::new();
         let mut left = vec![self.0.path().to_owned()];
         while let Some(path) = left.pop() {
-            let about = fs::metadata(&path).expect("it is there");
+            let about = fs::metadata(&path).expect("the file exists");
             if about.is_dir() {
-                let entries = fs::read_dir(&path).expect("it is a directory");
-                left.extend(entries.map(|entry| entry.expect("it is there").path()));
+                let entries = fs::read_dir(&path).expect("a directory");
+                left.extend(entries.map(|entry| entry.expect("the file exists").path()));
             }
             let contents = fs::read_to_string(&path).ok();
             let about = (about.mode(), about.mtime(), about.mtime_nsec(), contents);
@@ -131,7 +133,7 @@ const FILLS: &str = "os.mkdir('between/own')\n\
 
 /// Checks that a session continues with its files and the trees that its policy shows, and that the host's files are
 /// unchanged. `copied` receives the session and returns the one that continues.
-fn goes_on_beside_the_host(
+fn assert_host_files_are_unchanged(
     world: &World,
     set: &str,
     copied: impl Fn(&Arc<Sandbox>, Session) -> Session,
@@ -139,7 +141,7 @@ fn goes_on_beside_the_host(
     for host in Host::each() {
         for (recipe, is_written) in [(host.written(), true), (host.read(), false)] {
             let sandbox = Arc::new(world.build(recipe.set(set)));
-            let before = host.look();
+            let before = host.contents();
             let mut first = session(&sandbox);
             ok(&mut first, &host.cell(FILLS));
             let wanted = value(&mut first, "seen()");
@@ -147,14 +149,14 @@ fn goes_on_beside_the_host(
             assert_eq!(shown, Host::FILES.len() + 2, "{wanted}");
             let mut session = copied(&sandbox, first);
             assert_eq!(value(&mut session, "seen()"), wanted);
-            assert_eq!(host.look(), before);
+            assert_eq!(host.contents(), before);
             if is_written {
                 ok(
                     &mut session,
                     "open('between/deep/new', 'w').write('a guest')",
                 );
                 assert_eq!(
-                    fs::read_to_string(host.at("between/deep/new")).expect("it is there"),
+                    fs::read_to_string(host.at("between/deep/new")).expect("the file exists"),
                     "a guest"
                 );
             }
@@ -163,7 +165,7 @@ fn goes_on_beside_the_host(
 }
 
 fn a_fork_leaves_the_files_of_the_host(world: &World) {
-    goes_on_beside_the_host(world, "session.snapshots=8", |_, mut session| {
+    assert_host_files_are_unchanged(world, "session.snapshots=8", |_, mut session| {
         let mut forked = fork(&copy(&mut session));
         ok(&mut session, "change()");
         fork(&copy(&mut forked))
@@ -171,7 +173,7 @@ fn a_fork_leaves_the_files_of_the_host(world: &World) {
 }
 
 fn a_rollback_leaves_the_files_of_the_host(world: &World) {
-    goes_on_beside_the_host(world, "session.snapshots=8", |_, mut session| {
+    assert_host_files_are_unchanged(world, "session.snapshots=8", |_, mut session| {
         let snapshot = copy(&mut session);
         for _ in 0..2 {
             ok(&mut session, "change()");
@@ -183,22 +185,22 @@ fn a_rollback_leaves_the_files_of_the_host(world: &World) {
 }
 
 fn a_pause_leaves_the_files_of_the_host(world: &World) {
-    goes_on_beside_the_host(world, "session.snapshots=8", |_, mut session| {
+    assert_host_files_are_unchanged(world, "session.snapshots=8", |_, mut session| {
         session.pause().unwrap_or_else(|error| panic!("{error}"));
         session
     });
 }
 
 fn a_session_that_is_idle_leaves_the_files_of_the_host(world: &World) {
-    goes_on_beside_the_host(world, "session.pause_after=50ms", |_, session| {
+    assert_host_files_are_unchanged(world, "session.pause_after=50ms", |_, session| {
         await_pause(&session);
         session
     });
 }
 
 fn a_pause_to_a_file_leaves_the_files_of_the_host(world: &World) {
-    goes_on_beside_the_host(world, "session.snapshots=8", |sandbox, mut session| {
-        let directory = tempfile::tempdir().expect("there is a directory");
+    assert_host_files_are_unchanged(world, "session.snapshots=8", |sandbox, mut session| {
+        let directory = tempfile::tempdir().expect("a temporary directory");
         let path = directory.path().join("state");
         session
             .pause_to(&path)
@@ -208,10 +210,12 @@ fn a_pause_to_a_file_leaves_the_files_of_the_host(world: &World) {
 }
 
 fn a_restart_leaves_the_files_of_the_host(world: &World) {
-    goes_on_beside_the_host(world, "session.snapshots=8", |_, mut session| {
+    assert_host_files_are_unchanged(world, "session.snapshots=8", |_, mut session| {
         let snapshot = copy(&mut session);
-        session.restart().expect("there is another worker");
-        session.rollback(&snapshot).expect("it is its own");
+        session.restart().expect("the session restarts");
+        session
+            .rollback(&snapshot)
+            .expect("the snapshot belongs to the session");
         session
     });
 }
@@ -220,7 +224,12 @@ fn a_full_directory_is_copied_beside_the_host(world: &World) {
     for host in Host::each() {
         let recipe = host.read().set("filesystem.work_inodes=64");
         let mut session = open(world, recipe.set("filesystem.tmp_inodes=64"));
-        let top = host.0.path().parent().expect("it has one").display();
+        let top = host
+            .0
+            .path()
+            .parent()
+            .expect("the path has a parent")
+            .display();
         ok(
             &mut session,
             &format!(
@@ -242,7 +251,7 @@ fn a_full_directory_is_copied_beside_the_host(world: &World) {
 
 fn a_tree_whose_directory_was_moved_is_named(world: &World) {
     for host in Host::each() {
-        let before = host.look();
+        let before = host.contents();
         let mut session = open(world, host.written());
         let path = host.at("between/deep").display().to_string();
         let wanted = format!("`{path}`, which the policy shows, was moved; move it back first");
@@ -266,7 +275,7 @@ fn a_tree_whose_directory_was_moved_is_named(world: &World) {
         let mut forked = fork(&copy(&mut session));
         let seen = value(&mut forked, "open('between/deep/precious').read()");
         assert_eq!(seen, "\"the host's\"");
-        assert_eq!(host.look(), before);
+        assert_eq!(host.contents(), before);
     }
 }
 
@@ -285,7 +294,7 @@ fn a_file_of_the_host_that_was_replaced_is_named(world: &World) {
         let seen = "ctypes.string_at(p, 8).decode()";
         assert_eq!(value(&mut fork(&snapshot), seen), "'the host'");
         let path = host.at("read/sub/kept");
-        fs::write(host.at("read/new"), "another").expect("it is written");
+        fs::write(host.at("read/new"), "another").expect("the file is written");
         fs::rename(host.at("read/new"), &path).expect("it is replaced");
         let refused = snapshot.fork().expect_err("it was replaced").to_string();
         let wanted = format!("`{}` was replaced", path.display());

@@ -19,25 +19,25 @@ use crate::world::{self, World};
 pub fn tests() -> Vec<Test> {
     let tests = tests![
         the_snapshots_of_a_session_are_limited,
-        a_fork_goes_on_where_the_session_was,
-        a_copy_is_never_torn,
+        fork_continues_from_the_session,
+        copies_are_consistent,
         a_snapshot_keeps_what_changed_since_the_last,
-        a_fork_has_what_the_kernel_keeps,
-        forks_are_apart_from_each_other,
-        files_keep_their_numbers_links_and_times,
+        fork_has_the_kernel_state,
+        forks_are_independent,
+        files_keep_inodes_links_and_times,
         a_fork_has_files_of_any_name_and_mode,
         a_fork_of_a_fork_has_both_states,
-        memory_that_forks_share_behaves_like_their_own,
+        shared_memory_of_forks_behaves_privately,
         forks_share_what_they_do_not_write_to,
         a_fork_draws_random_numbers_of_its_own,
-        a_fork_is_as_closed_as_its_session,
+        fork_is_confined_like_its_session,
         a_rollback_brings_back_variables_and_files,
         a_rollback_brings_back_a_session_that_has_ended,
-        what_cannot_be_copied_is_named_and_the_session_lives_on,
-        a_process_is_named_as_its_session_knows_it,
-        a_snapshot_is_of_its_sandbox,
+        uncopyable_state_is_named_and_the_session_survives,
+        process_is_named_by_its_pid_in_the_session,
+        snapshot_belongs_to_its_sandbox,
         a_snapshot_ends_with_its_interpreter,
-        a_running_event_loop_is_carried
+        running_event_loop_is_copied
     ];
     needing(Need::Snapshots, tests)
 }
@@ -61,7 +61,7 @@ pub fn ok(session: &mut Session, source: &str) {
     assert_ended(&report, Status::Ok, SessionState::Live);
 }
 
-fn a_fork_goes_on_where_the_session_was(world: &World) {
+fn fork_continues_from_the_session(world: &World) {
     let mut session = open(world, standard());
     ok(
         &mut session,
@@ -88,7 +88,7 @@ fn a_fork_goes_on_where_the_session_was(world: &World) {
 }
 
 // Workers that continued for an instant while they were copied had copies that crashed at the next allocation.
-fn a_copy_is_never_torn(world: &World) {
+fn copies_are_consistent(world: &World) {
     let sandbox = Arc::new(world.build(standard()));
     for number in 0..60 {
         let mut session = session(&sandbox);
@@ -128,12 +128,14 @@ fn a_snapshot_keeps_what_changed_since_the_last(world: &World) {
     assert!(copy(&mut forked).size() > whole / 2);
     let first = copy(&mut session);
     ok(&mut session, "x = 99");
-    session.rollback(&first).expect("it is its own");
+    session
+        .rollback(&first)
+        .expect("the snapshot belongs to the session");
     assert!(copy(&mut session).size() < whole / 4);
     assert_eq!(value(&mut session, seen), wanted(11));
 }
 
-fn a_fork_has_what_the_kernel_keeps(world: &World) {
+fn fork_has_the_kernel_state(world: &World) {
     let mut session = open(world, standard());
     ok(
         &mut session,
@@ -169,7 +171,7 @@ fn a_fork_has_what_the_kernel_keeps(world: &World) {
     );
 }
 
-fn forks_are_apart_from_each_other(world: &World) {
+fn forks_are_independent(world: &World) {
     let mut session = open(world, standard());
     ok(&mut session, "x = 0; open('a', 'w').write('0')");
     let snapshot = copy(&mut session);
@@ -187,7 +189,7 @@ fn forks_are_apart_from_each_other(world: &World) {
     assert!(snapshot.size() > 1 << 20, "{}", snapshot.size());
 }
 
-fn files_keep_their_numbers_links_and_times(world: &World) {
+fn files_keep_inodes_links_and_times(world: &World) {
     let mut session = open(world, standard());
     ok(
         &mut session,
@@ -256,7 +258,7 @@ const MADE: &str = "import ctypes, mmap, gc\n\
     p = libc.mmap(None, 1 << 20, 3, 0x22, -1, 0); _ = ctypes.memset(p, 7, 1 << 20)\n\
     anonymous = mmap.mmap(-1, 1 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)";
 
-fn memory_that_forks_share_behaves_like_their_own(world: &World) {
+fn shared_memory_of_forks_behaves_privately(world: &World) {
     let recipe = standard().patient().set("limits.memory=2GiB");
     let mut session = open(world, recipe);
     ok(&mut session, MADE);
@@ -329,7 +331,7 @@ pub const WALLS: &str = "import os, socket, ctypes\n\
     (lines, tried(lambda: os.listdir('/home')), tried(socket.socket), tried(lambda: os.kill(1, 9)), \
      call(272, 0x10000000), call(165, 0, 0, 0, 0, 0), sorted(os.listdir('/')), os.listdir('/proc/self/fd'))";
 
-fn a_fork_is_as_closed_as_its_session(world: &World) {
+fn fork_is_confined_like_its_session(world: &World) {
     let sandbox = Arc::new(world.build(standard()));
     let mut session = session(&sandbox);
     let before = value(&mut session, WALLS);
@@ -417,7 +419,7 @@ const REFUSED: [(&str, &str, &str); 8] = [
     ),
 ];
 
-fn what_cannot_be_copied_is_named_and_the_session_lives_on(world: &World) {
+fn uncopyable_state_is_named_and_the_session_survives(world: &World) {
     let mut session = open(world, standard());
     ok(&mut session, "x = 7");
     for (makes, sentence, undoes) in REFUSED {
@@ -433,7 +435,7 @@ fn what_cannot_be_copied_is_named_and_the_session_lives_on(world: &World) {
     }
 }
 
-fn a_process_is_named_as_its_session_knows_it(world: &World) {
+fn process_is_named_by_its_pid_in_the_session(world: &World) {
     let mut session = open(world, standard());
     let starts = "import os, subprocess; p = subprocess.Popen(['sleep', '100'])";
     ok(&mut session, starts);
@@ -467,7 +469,7 @@ pub const FORGES: &str = "import gc, os, json\n\
     \x20       return ''\n\
     own.native = Forged()";
 
-fn a_snapshot_is_of_its_sandbox(world: &World) {
+fn snapshot_belongs_to_its_sandbox(world: &World) {
     let mut session = open(world, standard());
     let mut other = open(world, standard().set("limits.wall=7s"));
     let snapshot = copy(&mut session);
@@ -487,7 +489,7 @@ fn a_snapshot_ends_with_its_interpreter(_: &World) {
 
 /// Runs in a separate process, all of whose descendants are killed.
 pub fn ended_interpreter() {
-    let world = World::look().expect("the machine can be looked at");
+    let world = World::probe().expect("the host can be probed");
     let sandbox = Arc::new(world.build(standard()));
     let mut session = session(&sandbox);
     ok(&mut session, "x = 1");
@@ -510,7 +512,7 @@ pub fn kill_all() {
     }
 }
 
-fn a_running_event_loop_is_carried(world: &World) {
+fn running_event_loop_is_copied(world: &World) {
     let mut session = open(world, standard());
     ok(
         &mut session,

@@ -12,24 +12,24 @@ use crate::test::{Test, tests};
 use crate::world::World;
 
 pub fn tests() -> Vec<Test> {
-    tests![those_that_wait_too_long_or_are_too_old_are_ended]
+    tests![idle_and_old_sessions_are_ended]
 }
 
 // In parallel, since they mostly sleep.
-fn those_that_wait_too_long_or_are_too_old_are_ended(world: &World) {
+fn idle_and_old_sessions_are_ended(world: &World) {
     thread::scope(|scope| {
         for one in [
-            one_that_waits_too_long_is_ended,
-            one_that_is_too_old_is_ended,
-            one_that_is_too_old_is_ended_in_a_cell,
-            one_without_an_end_waits,
+            idle_session_is_ended,
+            old_session_is_ended,
+            old_session_is_ended_in_a_cell,
+            unlimited_session_stays_open,
         ] {
             scope.spawn(move || one(world));
         }
     });
 }
 
-fn one_that_waits_too_long_is_ended(world: &World) {
+fn idle_session_is_ended(world: &World) {
     let mut session = open(world, standard().set("session.idle=2s"));
     // Each cell restarts the idle time.
     for _ in 0..4 {
@@ -40,31 +40,31 @@ fn one_that_waits_too_long_is_ended(world: &World) {
     let report = run(&mut session, "import time; time.sleep(3)");
     assert_ended(&report, Status::Ok, SessionState::Live);
     sleep(Duration::from_secs(3));
-    let refused = session.run("1").expect_err("it has ended");
+    let refused = session.run("1").expect_err("the session has ended");
     assert_eq!(refused.kind(), ErrorKind::SessionEnded);
     assert!(refused.to_string().contains("`session.idle`"), "{refused}");
-    session.restart().expect("there is another worker");
+    session.restart().expect("the session restarts");
     assert_eq!(value(&mut session, "1"), "1");
 }
 
-fn one_that_is_too_old_is_ended(world: &World) {
+fn old_session_is_ended(world: &World) {
     let mut session = open(world, standard().set("session.age=3s"));
     assert_eq!(value(&mut session, "1"), "1");
     sleep(Duration::from_secs(4));
-    let refused = session.run("1").expect_err("it has ended");
+    let refused = session.run("1").expect_err("the session has ended");
     assert_eq!(refused.kind(), ErrorKind::SessionEnded);
     assert!(refused.to_string().contains("`session.age`"), "{refused}");
 }
 
-fn one_that_is_too_old_is_ended_in_a_cell(world: &World) {
+fn old_session_is_ended_in_a_cell(world: &World) {
     let mut session = open(world, standard().set("session.age=3s"));
     let report = run(&mut session, "import time; time.sleep(20)");
     assert_ended(&report, Status::Interrupted, SessionState::Ended);
-    let refused = session.run("1").expect_err("it has ended");
+    let refused = session.run("1").expect_err("the session has ended");
     assert!(refused.to_string().contains("`session.age`"), "{refused}");
 }
 
-fn one_without_an_end_waits(world: &World) {
+fn unlimited_session_stays_open(world: &World) {
     let endless = standard()
         .set("session.idle=never")
         .set("session.age=never");

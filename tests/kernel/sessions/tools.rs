@@ -14,15 +14,15 @@ use crate::world::World;
 
 pub fn tests() -> Vec<Test> {
     tests![
-        a_tool_is_called_with_what_the_guest_says,
+        tool_receives_the_guests_arguments,
         an_exception_of_the_host_is_raised_in_the_guest,
         threads_of_the_guest_call_tools,
-        the_time_of_a_tool_is_not_the_cells,
-        a_cell_that_always_has_a_call_open_is_ended,
-        answers_that_a_guest_does_not_take_are_few,
-        tools_are_there_again_after_a_restart,
-        a_tool_that_panics_leaves_nothing_for_the_next_cell,
-        a_session_is_restarted_at_once_after_a_tool_panicked,
+        tool_time_does_not_count_for_the_cell,
+        cell_with_endless_calls_is_ended,
+        unread_replies_are_bounded,
+        tools_survive_a_restart,
+        panicking_tool_does_not_affect_the_next_cell,
+        session_restarts_after_a_tool_panic,
         a_call_between_cells_is_refused,
     ]
 }
@@ -34,9 +34,9 @@ fn add(arguments: ToolArguments) -> Result<OutgoingValue, NamedError> {
     Ok((sum + by_name.unwrap_or(0)).into())
 }
 
-fn a_tool_is_called_with_what_the_guest_says(world: &World) {
+fn tool_receives_the_guests_arguments(world: &World) {
     let mut session = open(world, standard());
-    let report = session.tool("add", add).expect("it is defined");
+    let report = session.tool("add", add).expect("the tool is defined");
     assert_ended(&report, Status::Ok, SessionState::Live);
     assert_eq!(value(&mut session, "add(1, 2, plus=39)"), "42");
     assert_eq!(
@@ -56,14 +56,14 @@ fn a_tool_is_called_with_what_the_guest_says(world: &World) {
 fn an_exception_of_the_host_is_raised_in_the_guest(world: &World) {
     let mut session = open(world, standard());
     let fail = |_: ToolArguments| Err(NamedError::new("ValueError", "not that one"));
-    session.tool("fail", fail).expect("it is defined");
+    session.tool("fail", fail).expect("the tool is defined");
     let code = "try:\n    fail()\nexcept ValueError as error:\n    told = str(error)\ntold";
     assert_eq!(value(&mut session, code), "'not that one'");
 }
 
 fn threads_of_the_guest_call_tools(world: &World) {
     let mut session = open(world, standard().patient());
-    session.tool("add", add).expect("it is defined");
+    session.tool("add", add).expect("the tool is defined");
     let code = "from concurrent.futures import ThreadPoolExecutor\n\
                 with ThreadPoolExecutor(16) as pool:\n    \
                 sums = list(pool.map(lambda n: add(n, n), range(200)))\n\
@@ -71,13 +71,13 @@ fn threads_of_the_guest_call_tools(world: &World) {
     assert_eq!(value(&mut session, code), "True");
 }
 
-fn the_time_of_a_tool_is_not_the_cells(world: &World) {
+fn tool_time_does_not_count_for_the_cell(world: &World) {
     let mut session = open(world, standard().set("limits.wall=3s"));
     let slow = |_: ToolArguments| {
         thread::sleep(Duration::from_millis(3500));
         Ok(Value::None.into())
     };
-    session.tool("slow", slow).expect("it is defined");
+    session.tool("slow", slow).expect("the tool is defined");
     let report = run(&mut session, "slow()");
     assert_ended(&report, Status::Ok, SessionState::Live);
     let report = run(&mut session, "slow()\nimport time\ntime.sleep(60)");
@@ -97,9 +97,9 @@ fn brief(_: ToolArguments) -> Result<OutgoingValue, NamedError> {
     Ok(Value::None.into())
 }
 
-fn a_cell_that_always_has_a_call_open_is_ended(world: &World) {
+fn cell_with_endless_calls_is_ended(world: &World) {
     let mut session = open(world, standard().set("limits.wall=100ms"));
-    session.tool("call", brief).expect("it is defined");
+    session.tool("call", brief).expect("the tool is defined");
     let report = run(&mut session, CALLED_ALWAYS);
     assert_eq!(report.outcome().status(), Status::Timeout);
 }
@@ -147,24 +147,24 @@ fn long(_: ToolArguments) -> Result<OutgoingValue, NamedError> {
     Ok(Value::from("x".repeat(30_000)).into())
 }
 
-fn answers_that_a_guest_does_not_take_are_few(world: &World) {
+fn unread_replies_are_bounded(world: &World) {
     let mut session = open(world, standard());
-    session.tool("call", long).expect("it is defined");
+    session.tool("call", long).expect("the tool is defined");
     let never_read = format!("import time{NEVER_READ}");
     assert_eq!(value(&mut session, &never_read), "True");
 }
 
-fn tools_are_there_again_after_a_restart(world: &World) {
+fn tools_survive_a_restart(world: &World) {
     let mut session = open(world, standard());
-    session.tool("add", add).expect("it is defined");
+    session.tool("add", add).expect("the tool is defined");
     run(&mut session, "import os; os._exit(1)");
-    session.restart().expect("another worker is made");
+    session.restart().expect("the session restarts");
     assert_eq!(value(&mut session, "add(20, 22)"), "42");
 }
 
 fn a_call_between_cells_is_refused(world: &World) {
     let mut session = open(world, standard());
-    session.tool("add", add).expect("it is defined");
+    session.tool("add", add).expect("the tool is defined");
     // No cell runs between the creation of the test's directory and that of the guest's.
     let late = "import os, threading, time\nsaid = []\n\
                 def late():\n    while not os.path.exists('now'): time.sleep(0.01)\n    \
@@ -174,22 +174,22 @@ fn a_call_between_cells_is_refused(world: &World) {
     run(&mut session, late);
     session
         .make_dir("now", Parents::Required)
-        .expect("it is made");
+        .expect("the directory is created");
     let until = Instant::now() + Duration::from_secs(60);
     while session.list("called").is_err() {
         assert!(Instant::now() < until, "it has not called");
         thread::sleep(Duration::from_millis(10));
     }
-    let told = value(&mut session, "said");
-    assert!(told.contains("only while a cell runs"), "{told}");
+    let received = value(&mut session, "said");
+    assert!(received.contains("only while a cell runs"), "{received}");
 }
 
 // The caller catches the panic and continues.
-fn a_tool_that_panics_leaves_nothing_for_the_next_cell(world: &World) {
+fn panicking_tool_does_not_affect_the_next_cell(world: &World) {
     // The cell's clock stops while it waits for the tool, for up to ten times the limit.
     let mut session = open(world, standard().set("limits.wall=1h"));
     let panics = |_: ToolArguments| panic!("a tool of a test panics");
-    session.tool("panics", panics).expect("it is defined");
+    session.tool("panics", panics).expect("the tool is defined");
     let left = catch_unwind(AssertUnwindSafe(|| session.run("print('shown')\npanics()")));
     assert!(left.is_err());
     // The session waits until the abandoned cell has ended.
@@ -198,14 +198,14 @@ fn a_tool_that_panics_leaves_nothing_for_the_next_cell(world: &World) {
     assert_eq!(report.outcome().stdout(), "");
 }
 
-fn a_session_is_restarted_at_once_after_a_tool_panicked(world: &World) {
+fn session_restarts_after_a_tool_panic(world: &World) {
     let mut session = open(world, standard().set("limits.wall=1h"));
     let panics = |_: ToolArguments| panic!("a tool of a test panics");
-    session.tool("panics", panics).expect("it is defined");
+    session.tool("panics", panics).expect("the tool is defined");
     let ignores = "import time\nend = time.monotonic() + 0.3\nwhile time.monotonic() < end:\n    \
                    try:\n        panics()\n    except BaseException:\n        pass";
     let left = catch_unwind(AssertUnwindSafe(|| session.run(ignores)));
     assert!(left.is_err());
-    session.restart().expect("another worker is made");
+    session.restart().expect("the session restarts");
     assert_eq!(value(&mut session, "6 * 7"), "42");
 }

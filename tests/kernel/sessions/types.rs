@@ -12,7 +12,7 @@ use crate::world::World;
 pub fn tests() -> Vec<Test> {
     let mut tests = tests![
         values_of_python,
-        values_that_come_back_plain,
+        values_that_return_as_plain_types,
         values_in_bulk
     ];
     let libraries = tests![values_of_numpy, values_of_pandas];
@@ -29,7 +29,7 @@ fn return_to_sender(session: &mut Session, code: &str) {
     let mut attachments = Attachments::default();
     // In order, so that each buffer keeps the number by which the value refers to it.
     for number in 0..u32::try_from(buffers.len()).expect("there are few") {
-        let bytes = buffers.get(number).expect("it is there").to_vec();
+        let bytes = buffers.get(number).expect("the file exists").to_vec();
         attachments.bytes(bytes);
     }
     let parcel = OutgoingValue { value, attachments };
@@ -83,7 +83,7 @@ fn values_of_python(world: &World) {
     assert_same(&mut session, "[math.nan]", "math.isnan(again[0])");
 }
 
-fn values_that_come_back_plain(world: &World) {
+fn values_that_return_as_plain_types(world: &World) {
     let mut session = open(world, standard());
     let definitions = "\
 import collections, dataclasses, enum

@@ -13,11 +13,11 @@ pub fn tests() -> Vec<Test> {
     let mut tests = tests![
         short_values_cross_both_ways,
         long_bytes_cross_both_ways,
-        what_cannot_cross_is_shown,
-        what_the_kernel_does_not_pass_is_told,
-        what_is_too_large_is_named_with_a_remedy,
-        a_deep_value_is_refused_and_the_session_goes_on,
-        the_json_of_a_cell_has_its_buffers,
+        unsupported_value_is_shown_as_text,
+        failed_descriptor_passing_is_reported,
+        oversized_value_is_reported_with_a_remedy,
+        deep_value_is_rejected_and_the_session_survives,
+        cell_json_includes_buffers,
     ];
     let arrays = tests![arrays_come_out_with_their_type];
     tests.extend(needing(Need::Packages, arrays));
@@ -29,7 +29,7 @@ fn short_values_cross_both_ways(world: &World) {
     let list: Vec<Value> = vec![1.into(), "two".into(), 3.5.into(), Value::None, true.into()];
     let report = session
         .set("given", Value::from(list.clone()))
-        .expect("it is set");
+        .expect("the variable is set");
     assert_ended(&report, Status::Ok, SessionState::Live);
     assert_eq!(
         value(&mut session, "given == [1, 'two', 3.5, None, True]"),
@@ -46,7 +46,7 @@ fn short_values_cross_both_ways(world: &World) {
     );
 }
 
-fn what_is_too_large_is_named_with_a_remedy(world: &World) {
+fn oversized_value_is_reported_with_a_remedy(world: &World) {
     let mut session = open(world, standard());
     let long = || "x".repeat(3 << 20);
     let refused = session.set("given", long()).expect_err("it is too long");
@@ -59,12 +59,12 @@ fn what_is_too_large_is_named_with_a_remedy(world: &World) {
         "{refused}"
     );
     let answers = move |_: ToolArguments| Ok(long().into());
-    session.tool("long", answers).expect("it is defined");
-    let told = value(
+    session.tool("long", answers).expect("the tool is defined");
+    let received = value(
         &mut session,
         "try:\n    long()\nexcept ValueError as error:\n    told = str(error)\ntold",
     );
-    assert!(told.contains("`Attachments::text`"), "{told}");
+    assert!(received.contains("`Attachments::text`"), "{received}");
 }
 
 fn long_bytes_cross_both_ways(world: &World) {
@@ -76,11 +76,11 @@ fn long_bytes_cross_both_ways(world: &World) {
             value: attachments.bytes(bytes.clone()),
             attachments,
         };
-        let report = session.set("given", parcel).expect("it is set");
+        let report = session.set("given", parcel).expect("the variable is set");
         assert_ended(&report, Status::Ok, SessionState::Live);
         let report = run(&mut session, "bytes(given)[::-1]");
         assert_ended(&report, Status::Ok, SessionState::Live);
-        let value = report.outcome().value().expect("it has a value");
+        let value = report.outcome().value().expect("the cell has a value");
         let buffers = report.buffers();
         let mut back = value.bytes(&buffers).expect("bytes").to_vec();
         back.reverse();
@@ -95,7 +95,7 @@ fn arrays_come_out_with_their_type(world: &World) {
         "import numpy\nnumpy.arange(100000, dtype='f8').reshape(100, 1000)",
     );
     assert_ended(&report, Status::Ok, SessionState::Live);
-    let value = report.outcome().value().expect("it has a value");
+    let value = report.outcome().value().expect("the cell has a value");
     assert_eq!(value.ndarray(&Buffers::default()), None);
     let buffers = report.buffers();
     let array = value.ndarray(&buffers).expect("an array");
@@ -103,7 +103,7 @@ fn arrays_come_out_with_their_type(world: &World) {
     assert_eq!(array.bytes[8..16], 1.0f64.to_le_bytes());
 }
 
-fn what_cannot_cross_is_shown(world: &World) {
+fn unsupported_value_is_shown_as_text(world: &World) {
     let mut session = open(world, standard());
     let code = "class Odd:\n    def __repr__(self): raise RuntimeError('no')\n[1, Odd(), object]";
     let shown = value(&mut session, code);
@@ -126,7 +126,7 @@ except OSError as error:
     print(error.errno)
 ";
 
-fn what_the_kernel_does_not_pass_is_told(world: &World) {
+fn failed_descriptor_passing_is_reported(world: &World) {
     let mut session = open(world, standard());
     let report = run(&mut session, UNDER_WAY);
     assert_eq!(
@@ -142,10 +142,10 @@ fn what_the_kernel_does_not_pass_is_told(world: &World) {
     assert_eq!(report.outcome().value(), Some(&Value::from(1_000_000)));
 }
 
-fn a_deep_value_is_refused_and_the_session_goes_on(world: &World) {
+fn deep_value_is_rejected_and_the_session_survives(world: &World) {
     let nested = |levels: u32| (0..levels).fold(Value::None, |inner, _| Value::List(vec![inner]));
     let mut session = open(world, standard());
-    let report = session.set("few", nested(90)).expect("it is set");
+    let report = session.set("few", nested(90)).expect("the variable is set");
     assert_ended(&report, Status::Ok, SessionState::Live);
     for levels in [1000, 50_000] {
         let refused = session.set("many", nested(levels));
@@ -153,18 +153,18 @@ fn a_deep_value_is_refused_and_the_session_goes_on(world: &World) {
         assert_eq!(refused.kind(), ErrorKind::Request, "{refused}");
     }
     let deep = move |_: ToolArguments| Ok(nested(50_000).into());
-    let report = session.tool("deep", deep).expect("it is declared");
+    let report = session.tool("deep", deep).expect("the tool is declared");
     assert_ended(&report, Status::Ok, SessionState::Live);
     let report = run(&mut session, "deep()");
     assert_ended(&report, Status::Exception, SessionState::Live);
-    let error = report.outcome().error().expect("it raises");
+    let error = report.outcome().error().expect("the outcome has an error");
     assert_eq!(error.name, "ValueError", "{}", error.message);
 }
 
-fn the_json_of_a_cell_has_its_buffers(world: &World) {
+fn cell_json_includes_buffers(world: &World) {
     let code = "list(range(10_000)), b'abc' * 5, 'x' * 100_000, [{'n': n} for n in range(3000)]";
     let mut session = open(world, standard());
-    let json = |outcome: &Outcome| serde_json::to_value(outcome).expect("it is JSON");
+    let json = |outcome: &Outcome| serde_json::to_value(outcome).expect("valid JSON");
     let of_run = json(&world.run(standard(), code));
     let of_cell = json(run(&mut session, code).outcome());
     assert!(of_run["value"]["items"].is_array(), "{}", of_run["value"]);

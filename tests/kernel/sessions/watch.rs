@@ -15,15 +15,12 @@ use crate::test::{Test, needing, tests};
 use crate::world::World;
 
 pub fn tests() -> Vec<Test> {
-    let mut tests = needing(
-        Need::HostWork,
-        tests![what_the_policy_shows_below_is_left_out],
-    );
+    let mut tests = needing(Need::HostWork, tests![shown_trees_are_not_watched]);
     tests.extend(tests![
-        what_a_cell_and_the_host_change_is_reported,
+        changes_by_cells_and_the_host_are_reported,
         a_watch_ends_with_its_worker,
-        what_cannot_be_watched_is_refused_by_name,
-        a_guest_that_changes_files_without_end_costs_its_watch_events,
+        unwatchable_paths_are_rejected,
+        endless_changes_overflow_only_their_watch,
     ]);
     tests
 }
@@ -34,20 +31,27 @@ fn await_event(watch: &Watch, expected: &FileEvent) {
     let until = Instant::now() + Duration::from_secs(60);
     let mut seen = Vec::new();
     while !seen.contains(expected) {
-        let events = watch.next(Some(until)).expect("the watch goes on");
+        let events = watch.next(Some(until)).expect("the watch continues");
         assert!(!events.is_empty(), "no {expected:?} after {seen:?}");
         seen.extend(events);
     }
 }
 
-fn what_a_cell_and_the_host_change_is_reported(world: &World) {
+fn changes_by_cells_and_the_host_are_reported(world: &World) {
     let mut session = open(world, standard());
     let watcher = session.watcher();
-    session.make_dir("in", Parents::Made).expect("it is made");
+    session
+        .make_dir("in", Parents::Made)
+        .expect("the directory is created");
     let watch = watcher
         .watch("/work/in", Depth::Tree)
-        .expect("it is watched");
-    assert_eq!(watch.next(Some(Instant::now())).expect("it goes on"), []);
+        .expect("the watch starts");
+    assert_eq!(
+        watch
+            .next(Some(Instant::now()))
+            .expect("the watch continues"),
+        []
+    );
     let reader = thread::spawn(move || {
         await_event(&watch, &FileEvent::Create("deep/made".into()));
         watch
@@ -62,33 +66,35 @@ fn what_a_cell_and_the_host_change_is_reported(world: &World) {
         move || {
             let watch = reader.join().expect("it is reported");
             // Another watch starts while the cell runs.
-            let root = other.watch(".", Depth::Directory).expect("it is watched");
+            let root = other
+                .watch(".", Depth::Directory)
+                .expect("the watch starts");
             drop(watch);
             root
         }
     });
     let programs = session.programs();
     let ends = thread::spawn(move || {
-        let root = host.join().expect("it is watched");
+        let root = host.join().expect("the watch starts");
         let go = sandfork::session::Program::shell("touch go");
-        programs.start(go).expect("it runs").wait();
+        programs.start(go).expect("the command runs").wait();
         root
     });
     run(&mut session, code);
-    let root = ends.join().expect("it goes on");
+    let root = ends.join().expect("the watch continues");
     await_event(&root, &FileEvent::Create("go".into()));
     session
         .open_write("by the host", Contents::Replaced)
-        .expect("it is opened");
+        .expect("the file opens");
     await_event(&root, &FileEvent::Create("by the host".into()));
 }
 
-fn what_the_policy_shows_below_is_left_out(world: &World) {
+fn shown_trees_are_not_watched(world: &World) {
     let shown = tempfile::tempdir_in("/work").expect("it can be made");
     let key = format!("filesystem.read=[\"{}\"]", shown.path().display());
     let mut session = open(world, standard().set(key));
     let watch = session.watcher().watch(".", Depth::Tree);
-    let watch = watch.expect("it is watched");
+    let watch = watch.expect("the watch starts");
     run(&mut session, "open('made', 'w').close()");
     await_event(&watch, &FileEvent::Create("made".into()));
 }
@@ -96,8 +102,8 @@ fn what_the_policy_shows_below_is_left_out(world: &World) {
 fn a_watch_ends_with_its_worker(world: &World) {
     let mut session = open(world, standard());
     let watcher = session.watcher();
-    let watch = watcher.watch(".", Depth::Tree).expect("it is watched");
-    session.restart().expect("it begins anew");
+    let watch = watcher.watch(".", Depth::Tree).expect("the watch starts");
+    session.restart().expect("the session restarts");
     let ended = loop {
         match watch.next(None) {
             Ok(_) => {}
@@ -105,16 +111,18 @@ fn a_watch_ends_with_its_worker(world: &World) {
         }
     };
     assert_eq!(ended.kind(), ErrorKind::SessionEnded);
-    let again = watcher.watch(".", Depth::Tree).expect("it is watched");
+    let again = watcher.watch(".", Depth::Tree).expect("the watch starts");
     again.close();
     let closed = again.next(None).expect_err("it was closed");
     assert!(closed.to_string().contains("it was closed"), "{closed}");
     drop(session);
-    let ended = watcher.watch(".", Depth::Tree).expect_err("it has ended");
+    let ended = watcher
+        .watch(".", Depth::Tree)
+        .expect_err("the session has ended");
     assert_eq!(ended.kind(), ErrorKind::SessionEnded, "{ended}");
 }
 
-fn what_cannot_be_watched_is_refused_by_name(world: &World) {
+fn unwatchable_paths_are_rejected(world: &World) {
     let mut session = open(world, standard());
     run(
         &mut session,
@@ -138,19 +146,19 @@ fn what_cannot_be_watched_is_refused_by_name(world: &World) {
     let elsewhere = watcher.watch("/etc", Depth::Tree).expect_err("elsewhere");
     assert_eq!(elsewhere.kind(), ErrorKind::Request, "{elsewhere}");
     let watch = || watcher.watch(".", Depth::Directory);
-    let eight: Vec<_> = (0..8).map(|_| watch().expect("it is watched")).collect();
+    let eight: Vec<_> = (0..8).map(|_| watch().expect("the watch starts")).collect();
     let refused = watch().expect_err("there are 8");
     assert!(refused.to_string().contains("8 watches"), "{refused}");
     drop(eight);
-    watch().expect("it is watched");
+    watch().expect("the watch starts");
 }
 
-fn a_guest_that_changes_files_without_end_costs_its_watch_events(world: &World) {
+fn endless_changes_overflow_only_their_watch(world: &World) {
     let sandbox = Arc::new(world.build(standard()));
     let (mut hostile, mut calm) = (session(&sandbox), session(&sandbox));
     let watched = |session: &super::Session| {
         let watch = session.watcher().watch(".", Depth::Tree);
-        watch.expect("it is watched")
+        watch.expect("the watch starts")
     };
     let (flooded, other) = (watched(&hostile), watched(&calm));
     let interrupter = hostile.interrupter();
@@ -169,11 +177,11 @@ fn a_guest_that_changes_files_without_end_costs_its_watch_events(world: &World) 
     await_event(&other, &FileEvent::Create("calm".into()));
     await_event(&flooded, &FileEvent::Overflow);
     interrupter.interrupt();
-    let mut hostile = guest.join().expect("its session lives");
+    let mut hostile = guest.join().expect("the session is live");
     let more = || {
         flooded
             .next(Some(Instant::now()))
-            .expect("the watch goes on")
+            .expect("the watch continues")
     };
     while !more().is_empty() {}
     run(&mut hostile, "open('last', 'w')");

@@ -16,8 +16,8 @@ const NOT_HERE: [&str; 5] = [
     "humaneval",
     "mixed_runs",
     "sessions::stress",
-    "cgroups::processor_time_is_each_runs_own",
-    "cgroups::what_a_heavy_run_counted",
+    "cgroups::cpu_time_is_counted_per_run",
+    "cgroups::counters_are_reset_after_a_heavy_run",
 ];
 
 /// Test suites that depend on the kernel, the user and the cgroup, in the order of the document.

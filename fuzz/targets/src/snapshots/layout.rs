@@ -47,7 +47,7 @@ impl Layout {
     }
 
     pub fn regions(&self) -> Vec<Region> {
-        parse(self.text.as_bytes()).expect("it is well formed")
+        parse(self.text.as_bytes()).expect("well-formed text")
     }
 
     fn made(choices: &mut Source, of: Of) -> Self {

@@ -108,7 +108,7 @@ fn way(choices: &mut Source) -> bool {
     }
     let shareable = in_order(shareable);
     let (its, own) = (source.regions(), target.regions());
-    let blob = hole(&its, &own).expect("there is room");
+    let blob = hole(&its, &own).expect("a large enough gap");
     let mut data = BlobData::new(blob);
     let is_in_memory = !choices.byte().is_multiple_of(4);
     let is_saved = !is_in_memory && choices.byte().is_multiple_of(2);

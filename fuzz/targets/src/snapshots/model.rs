@@ -121,7 +121,7 @@ impl Model {
         };
         let at = |address: u64| {
             let from_data = address - self.blob - DATA_AT as u64;
-            usize::try_from(from_data).expect("it is in the blob")
+            usize::try_from(from_data).expect("the address is in the blob")
         };
         let (first, end) = (
             at(field(head, header::STEPS)),
@@ -135,7 +135,8 @@ impl Model {
             let call = u32::from_le_bytes([step[4], step[5], step[6], step[7]]);
             let arguments = [0, 1, 2, 3, 4, 5].map(|number| field(step, 8 + 8 * number));
             let name = |address: u64| {
-                let from = usize::try_from(address - blob).expect("it is in the blob") - DATA_AT;
+                let from =
+                    usize::try_from(address - blob).expect("the address is in the blob") - DATA_AT;
                 let name = data[from..].split(|byte| *byte == 0).next();
                 String::from_utf8_lossy(name.unwrap_or_default()).into_owned()
             };
@@ -297,14 +298,14 @@ impl Model {
         }
         let places = (0..).step_by(4096);
         for (page, place) in source.pages.iter().cloned().flat_map(pages).zip(places) {
-            wanted.get_mut(&page).expect("it is mapped").content = Content::Image(place);
+            wanted.get_mut(&page).expect("the page is mapped").content = Content::Image(place);
         }
         for page in source.guards.iter().cloned().flat_map(pages) {
-            wanted.get_mut(&page).expect("it is mapped").content = Content::Guard;
+            wanted.get_mut(&page).expect("the page is mapped").content = Content::Guard;
         }
         let mut found = self.pages.clone();
         for page in wiped.into_iter().flat_map(pages) {
-            found.get_mut(&page).expect("it is mapped").content = Content::Fresh;
+            found.get_mut(&page).expect("the page is mapped").content = Content::Fresh;
         }
         // The page that keeps a closed heap from growing belongs to neither.
         let (closed, none) = (self.heap.end, fresh(None, 0));

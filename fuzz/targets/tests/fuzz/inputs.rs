@@ -61,10 +61,13 @@ enum Edit {
 
 /// Generates inputs of the corpus with a few changes: a mostly valid input gets further.
 pub fn inputs(corpus: &[Bytes], words: Vec<Bytes>) -> impl Strategy<Value = Bytes> + use<> {
-    let corpus: Arc<[Vec<Bytes>]> = corpus.iter().map(|input| found(TOKEN, input)).collect();
+    let corpus: Arc<[Vec<Bytes>]> = corpus
+        .iter()
+        .map(|input| matches_of(TOKEN, input))
+        .collect();
     let mut pool = words;
     pool.extend(corpus.iter().flat_map(|tokens| {
-        let groups = found(GROUP, &tokens.concat());
+        let groups = matches_of(GROUP, &tokens.concat());
         tokens.iter().cloned().chain(groups)
     }));
     pool.sort_unstable();
@@ -81,7 +84,7 @@ pub fn inputs(corpus: &[Bytes], words: Vec<Bytes>) -> impl Strategy<Value = Byte
     })
 }
 
-fn found(pattern: &str, input: &[u8]) -> Vec<Bytes> {
+fn matches_of(pattern: &str, input: &[u8]) -> Vec<Bytes> {
     let pattern = Regex::new(pattern).expect("a pattern");
     let found = pattern.find_iter(input);
     found.map(|it| it.as_bytes().to_vec()).collect()

@@ -73,8 +73,8 @@ fn main() -> ExitCode {
     };
     let mut trials: Vec<Trial> = chosen.split(' ').map(trial).collect();
     trials.push(Trial::test(
-        "a_planted_fault_is_found",
-        a_planted_fault_is_found,
+        "planted_fault_is_found",
+        planted_fault_is_found,
     ));
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
@@ -86,9 +86,9 @@ fn in_a_process(name: &str) -> std::result::Result<(), Failed> {
     if output.status.success() {
         return Ok(());
     }
-    let told = String::from_utf8_lossy(&output.stderr);
+    let stderr = String::from_utf8_lossy(&output.stderr);
     let (status, file) = (output.status, artifact(name));
-    Err(format!("{told}{status}: `cargo xtask fuzz --replay {file} {name}` runs it again").into())
+    Err(format!("{stderr}{status}: `cargo xtask fuzz --replay {file} {name}` runs it again").into())
 }
 
 /// Returns the file that holds the current input, in case it ends the process.
@@ -175,7 +175,7 @@ fn search(
 }
 
 /// The search must combine a word of the dictionary with a number at the boundary of arithmetic.
-fn a_planted_fault_is_found() -> std::result::Result<(), Failed> {
+fn planted_fault_is_found() -> std::result::Result<(), Failed> {
     let inputs = inputs(&[b"number 7".to_vec()], vec![b"length=".to_vec()]);
     let planted = b"length=4294967296";
     let is_planted = |input: &[u8]| input.windows(planted.len()).any(|it| it == planted);

@@ -82,8 +82,8 @@ impl Process {
         let (to, from) = (child.stdin.take(), child.stdout.take());
         Self {
             child,
-            to: to.expect("it is piped"),
-            from: BufReader::new(from.expect("it is piped")),
+            to: to.expect("the stream is piped"),
+            from: BufReader::new(from.expect("the stream is piped")),
         }
     }
 

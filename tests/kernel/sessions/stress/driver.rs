@@ -13,49 +13,49 @@ use super::kinds::{After, Kind};
 use crate::check::shown;
 
 /// A session that counts its cells, and a caller that keeps the same count.
-pub struct Asked {
+pub struct Driver {
     session: Session,
     name: usize,
     count: i64,
     /// The number of requests so far, as the protocol numbers them.
-    asks: u64,
+    requests: u64,
     /// Whether the real result of a cell may still follow its forged result.
     forged: bool,
     /// The previous cell's kind, which a failure message names: its effect may come late.
     before: Option<Kind>,
 }
 
-impl Asked {
+impl Driver {
     pub fn open(sandbox: &Arc<Sandbox>, name: usize) -> Self {
         let session = sandbox.session();
         let session = session.unwrap_or_else(|error| panic!("no session: {error}"));
-        let mut asked = Self {
+        let mut driver = Self {
             session,
             name,
             count: 0,
-            asks: 0,
+            requests: 0,
             forged: false,
             before: None,
         };
-        let told = asked.session.tool("echo", echo);
-        assert_eq!(told.unwrap().outcome().status(), Status::Ok);
-        asked.asks += 1;
-        asked.start_counting();
-        asked
+        let report = driver.session.tool("echo", echo);
+        assert_eq!(report.unwrap().outcome().status(), Status::Ok);
+        driver.requests += 1;
+        driver.start_counting();
+        driver
     }
 
     /// Runs one cell and checks that the reply belongs to it. Returns its status.
-    pub fn ask(&mut self, kind: Kind, number: usize) -> Status {
+    pub fn run_cell(&mut self, kind: Kind, number: usize) -> Status {
         let who = format!("session {} cell {number}", self.name);
         if kind == Kind::SetVariable {
             self.set(&who);
         }
-        let report = if let Some(report) = self.try_ask(kind, &who) {
+        let report = if let Some(report) = self.try_run_cell(kind, &who) {
             report
         } else {
             // The real result after a forged one came between two requests and ended the session.
             self.restart();
-            self.try_ask(kind, &who).expect("this one is new")
+            self.try_run_cell(kind, &who).expect("the new session runs")
         };
         let outcome = report.outcome();
         if self.forged && outcome.status() == Status::ProtocolViolation {
@@ -73,14 +73,14 @@ impl Asked {
             self.assert_lost();
             self.restart();
         } else if kind.may_not_begin() {
-            self.learn_count();
+            self.read_count();
         }
         outcome.status()
     }
 
     /// Reads the count after a cell that may have been interrupted before it counted.
-    fn learn_count(&mut self) {
-        self.asks += 1;
+    fn read_count(&mut self) {
+        self.requests += 1;
         let report = self.session.run("count");
         let report = report.unwrap_or_else(|error| panic!("no cell: {error}"));
         let count = report.outcome().value().and_then(Value::as_i64);
@@ -89,16 +89,16 @@ impl Asked {
         self.count = count.unwrap_or_else(|| panic!("{}", shown(report.outcome())));
     }
 
-    fn try_ask(&mut self, kind: Kind, who: &str) -> Option<CellReport> {
-        self.asks += 1;
-        let end = kind.code(self.asks, who);
+    fn try_run_cell(&mut self, kind: Kind, who: &str) -> Option<CellReport> {
+        self.requests += 1;
+        let end = kind.code(self.requests, who);
         let source = format!("count += 1\nprint({who:?}, flush=True)\n{end}\n({who:?}, count)\n");
         let cell = Cell::new(source).wall(kind.wall());
-        let asked = match kind {
+        let result = match kind {
             Kind::Interrupted => self.interrupted(cell),
             _ => self.session.run(cell),
         };
-        match asked {
+        match result {
             Ok(report) => Some(report),
             Err(error) => {
                 assert_eq!(error.kind(), ErrorKind::SessionEnded, "{error}");
@@ -131,43 +131,43 @@ impl Asked {
     fn check(&self, kind: Kind, who: &str, report: &CellReport) {
         let outcome = report.outcome();
         let (status, after) = kind.outcome();
-        let told = || format!("{kind:?} {who}: {}", shown(outcome));
+        let describe = || format!("{kind:?} {who}: {}", shown(outcome));
         // A process that an earlier cell left holds the link open, so only the cell's own end is noticed.
         let held_by_another = kind == Kind::Hangup && outcome.status() == Status::Exit;
         if !held_by_another {
-            assert_eq!(outcome.status(), status, "{}", told());
+            assert_eq!(outcome.status(), status, "{}", describe());
         }
-        let said = format!("{who}\n");
+        let line = format!("{who}\n");
         let whole = match kind {
-            Kind::DeafLoop => said.clone() + "deaf\n",
-            _ => said,
+            Kind::DeafLoop => line.clone() + "deaf\n",
+            _ => line,
         };
         let stdout = outcome.stdout();
         if kind.may_not_begin() && stdout.len() < whole.len() {
-            assert!(whole.starts_with(&*stdout), "{}", told());
+            assert!(whole.starts_with(&*stdout), "{}", describe());
             return;
         }
         if kind == Kind::Output {
-            assert!(stdout.starts_with(&whole), "{}", told());
+            assert!(stdout.starts_with(&whole), "{}", describe());
         } else {
-            assert_eq!(stdout, whole, "{}", told());
+            assert_eq!(stdout, whole, "{}", describe());
         }
         match after {
-            After::Lives => assert_eq!(report.session(), SessionState::Live, "{}", told()),
-            After::Ends => assert_eq!(report.session(), SessionState::Ended, "{}", told()),
+            After::Lives => assert_eq!(report.session(), SessionState::Live, "{}", describe()),
+            After::Ends => assert_eq!(report.session(), SessionState::Ended, "{}", describe()),
             After::Either => {}
         }
         match (kind, outcome.status()) {
             (Kind::EarlyResult, _) => {
-                assert_eq!(outcome.value(), Some(&"forged".into()), "{}", told());
+                assert_eq!(outcome.value(), Some(&"forged".into()), "{}", describe());
             }
             (_, Status::Ok) => self.check_value(who, outcome),
             (Kind::Exception, _) => {
                 let message = outcome.error().map(|error| error.message.as_str());
-                assert_eq!(message, Some(who), "{}", told());
+                assert_eq!(message, Some(who), "{}", describe());
             }
-            (Kind::Exit, _) => assert_eq!(outcome.exit_code(), 3, "{}", told()),
-            (Kind::HardExit, _) => assert_eq!(outcome.exit_code(), 4, "{}", told()),
+            (Kind::Exit, _) => assert_eq!(outcome.exit_code(), 3, "{}", describe()),
+            (Kind::HardExit, _) => assert_eq!(outcome.exit_code(), 4, "{}", describe()),
             _ => {}
         }
     }
@@ -178,13 +178,13 @@ impl Asked {
     }
 
     fn set(&mut self, who: &str) {
-        self.asks += 1;
+        self.requests += 1;
         match self.session.set("given", who) {
             Ok(report) if report.outcome().status() == Status::Ok => {}
             Ok(report) => {
-                let told = shown(report.outcome());
-                assert!(self.forged, "{told}");
-                assert_eq!(report.session(), SessionState::Ended, "{told}");
+                let outcome = shown(report.outcome());
+                assert!(self.forged, "{outcome}");
+                assert_eq!(report.session(), SessionState::Ended, "{outcome}");
                 self.forged = false;
                 self.restart();
             }
@@ -198,7 +198,7 @@ impl Asked {
 
     /// Checks that an ended session reports its end for every request.
     fn assert_lost(&mut self) {
-        self.asks += 1;
+        self.requests += 1;
         let refused = self.session.run("count").unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::SessionEnded, "{refused}");
     }
@@ -207,14 +207,14 @@ impl Asked {
         let restarted = self.session.restart();
         restarted.unwrap_or_else(|error| panic!("no other worker: {error}"));
         // One for the restart and one for the tools that are declared again.
-        self.asks += 2;
+        self.requests += 2;
         self.forged = false;
         self.start_counting();
     }
 
     fn start_counting(&mut self) {
         self.count = 0;
-        self.asks += 1;
+        self.requests += 1;
         let report = self
             .session
             .run("assert 'count' not in globals()\ncount = 0");
@@ -231,7 +231,7 @@ fn is_timeout(error: std::sync::mpsc::RecvTimeoutError) -> bool {
 /// Returns the guest's arguments to it.
 #[allow(clippy::needless_pass_by_value, clippy::unnecessary_wraps)] // as a tool is
 fn echo(arguments: ToolArguments) -> Result<OutgoingValue, NamedError> {
-    let mut said = arguments.args;
-    said.extend(arguments.kwargs.into_values());
-    Ok(Value::List(said).into())
+    let mut values = arguments.args;
+    values.extend(arguments.kwargs.into_values());
+    Ok(Value::List(values).into())
 }

@@ -112,9 +112,9 @@ impl Kind {
         }
     }
 
-    /// Returns the end of the cell's code. `ask` is the number of the request in the protocol, which a guest
+    /// Returns the end of the cell's code. `request` is the number of the request in the protocol, which a guest
     /// can guess, and `who` the name that it prints.
-    pub fn code(self, ask: u64, who: &str) -> String {
+    pub fn code(self, request: u64, who: &str) -> String {
         match self {
             Self::Value | Self::SetVariable => String::new(),
             Self::Exception => format!("raise ValueError({who:?})"),
@@ -136,9 +136,9 @@ impl Kind {
             Self::Output => "import os\nwhile True: os.write(1, b'x' * 65536)".into(),
             Self::Junk => "import os, time; os.write(1023, b'\\xff' * 99); time.sleep(100)".into(),
             Self::Hangup => "import os, time; os.close(1023); time.sleep(3)".into(),
-            Self::ForeignResult => forged(ask + 1, "time.sleep(100)"),
+            Self::ForeignResult => forged(request + 1, "time.sleep(100)"),
             // The real result arrives during another request, or between two.
-            Self::EarlyResult => forged(ask, "time.sleep(0.02)"),
+            Self::EarlyResult => forged(request, "time.sleep(0.02)"),
             Self::Daemon => format!("{DAEMON}os.close(reader); os.close(writer)\n"),
             Self::ForkedToTheEnd => "import os; os.fork()".into(),
             Self::Tool => format!("assert echo({who:?}, count=count) == [{who:?}, count]"),
@@ -147,10 +147,10 @@ impl Kind {
 }
 
 /// Returns code that forges a result for a request and then does something else.
-fn forged(ask: u64, then: &str) -> String {
+fn forged(request: u64, then: &str) -> String {
     format!(
         "import json, os, struct, time\n\
-         claim = json.dumps({{'kind': 'result', 'id': {ask}, 'status': 'ok', 'value': 'forged'}})\n\
+         claim = json.dumps({{'kind': 'result', 'id': {request}, 'status': 'ok', 'value': 'forged'}})\n\
          os.write(1023, struct.pack('<II', len(claim), 0) + claim.encode())\n\
          {then}"
     )

@@ -1,7 +1,7 @@
 //! Runs many sessions at once, whose cells end in every way: each reply belongs to its request, and
 //! nothing is left behind.
 
-mod asked;
+mod driver;
 mod kinds;
 
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ use std::thread;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use sandfork::{Sandbox, Status};
 
-use self::asked::Asked;
+use self::driver::Driver;
 use self::kinds::Kind;
 use crate::apart;
 use crate::leftovers::traces::Traces;
@@ -22,7 +22,7 @@ use crate::test::{Test, tests};
 use crate::world::World;
 
 pub fn tests() -> Vec<Test> {
-    tests![every_reply_belongs_to_its_question]
+    tests![every_reply_belongs_to_its_request]
 }
 
 /// Environment variable that, if set, makes the test ten times as long.
@@ -38,7 +38,7 @@ struct Extent {
 }
 
 impl Extent {
-    fn asked_for() -> Self {
+    fn from_environment() -> Self {
         let whole = env::var_os(WHOLE).is_some_and(|value| !value.is_empty());
         let times = if whole { 10 } else { 1 };
         Self {
@@ -48,7 +48,7 @@ impl Extent {
     }
 }
 
-fn every_reply_belongs_to_its_question(_: &World) {
+fn every_reply_belongs_to_its_request(_: &World) {
     apart::finishes("stressed-sessions");
 }
 
@@ -56,7 +56,7 @@ fn every_reply_belongs_to_its_question(_: &World) {
 pub fn part() {
     nix::sys::prctl::set_child_subreaper(true).expect("any process can be a subreaper");
     raise_open_files();
-    let world = World::look().expect("the machine can be looked at");
+    let world = World::probe().expect("the host can be probed");
     let cgroups = &world.host.machine.cgroup;
     // The first sandbox creates what a process keeps for all its sandboxes.
     serve(
@@ -66,9 +66,9 @@ pub fn part() {
             cells: 1,
         },
     );
-    let before = Traces::look(cgroups);
+    let before = Traces::record(cgroups);
     let sandbox = Arc::new(world.build(recipe()));
-    let statuses = serve(&sandbox, Extent::asked_for());
+    let statuses = serve(&sandbox, Extent::from_environment());
     drop(sandbox);
     before.assert_same(cgroups);
     Traces::no_processes();
@@ -119,14 +119,15 @@ fn serve(sandbox: &Arc<Sandbox>, extent: Extent) -> BTreeMap<&'static str, usize
             let (next, count) = (&next, &count);
             scope.spawn(move || {
                 let own = (thread..extent.sessions).step_by(THREADS);
-                let mut sessions: Vec<Asked> = own.map(|name| Asked::open(sandbox, name)).collect();
+                let mut sessions: Vec<Driver> =
+                    own.map(|name| Driver::open(sandbox, name)).collect();
                 for turn in 0.. {
                     let number = next.fetch_add(1, Ordering::Relaxed);
                     if number >= extent.cells {
                         break;
                     }
                     let place = turn % sessions.len();
-                    count(sessions[place].ask(Kind::of(number), number));
+                    count(sessions[place].run_cell(Kind::of(number), number));
                 }
             });
         }
