@@ -46,13 +46,13 @@ pub fn run(layers: &[String]) -> Result<()> {
     if let Some(unknown) = layers.iter().find(|name| !LAYERS.contains(&name.as_str())) {
         bail!("`{unknown}` is no layer: {}", LAYERS.join(", "));
     }
-    let is_asked_for = |layer: &&str| layers.is_empty() || layers.iter().any(|one| one == layer);
+    let is_selected = |layer: &&str| layers.is_empty() || layers.iter().any(|one| one == layer);
     let (mutants, escape) = (
         test_program("mutants", "dev")?,
         test_program("escape", "dev")?,
     );
     let mut suites = Vec::new();
-    for layer in LAYERS.into_iter().filter(is_asked_for) {
+    for layer in LAYERS.into_iter().filter(is_selected) {
         println!("without {layer}");
         suites.push((layer, suite(&escape, &mutants, layer)?));
     }
@@ -87,7 +87,7 @@ fn suite(escape: &Path, mutants: &Path, layer: &str) -> Result<Suite> {
         if line.starts_with("test [") {
             println!("{line}");
         }
-        failed.hear(line, &mut suite);
+        failed.read_line(line, &mut suite);
     })?;
     ensure!(!suite.tried.is_empty(), "without {layer} nothing was tried");
     Ok(suite)
@@ -99,13 +99,13 @@ fn suite(escape: &Path, mutants: &Path, layer: &str) -> Result<Suite> {
 struct Failures {
     /// The failed attempts in the order in which their reasons follow.
     failed: Vec<Attempt>,
-    told: usize,
+    explained: usize,
     /// Whether the next line is the reason of a failure.
     is_next: bool,
 }
 
 impl Failures {
-    fn hear(&mut self, line: &str, suite: &mut Suite) {
+    fn read_line(&mut self, line: &str, suite: &mut Suite) {
         if let Some((attempt, result)) = parse(line) {
             if attempt.1 == "open" {
                 return;
@@ -117,10 +117,10 @@ impl Failures {
         } else if line.starts_with("---- ") {
             self.is_next = true;
         } else if std::mem::take(&mut self.is_next) {
-            let Some(attempt) = self.failed.get(self.told).cloned() else {
+            let Some(attempt) = self.failed.get(self.explained).cloned() else {
                 return;
             };
-            self.told += 1;
+            self.explained += 1;
             let why = match line {
                 _ if line.starts_with("held, but") => &mut suite.held,
                 _ if line.starts_with("ESCAPED") || line.starts_with("host:") => &mut suite.escaped,
@@ -230,10 +230,10 @@ no outcome, exit code 125
 ";
 
     #[test]
-    fn an_attempt_is_let_held_or_unclear() {
+    fn attempts_are_classified() {
         let (mut suite, mut failures) = (Suite::default(), Failures::default());
         for line in REPORT.lines() {
-            failures.hear(line, &mut suite);
+            failures.read_line(line, &mut suite);
         }
         let of = |set: &BTreeSet<Attempt>| named(set);
         assert_eq!(of(&suite.escaped), "NE-001_vsock (standard)");

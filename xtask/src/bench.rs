@@ -11,19 +11,19 @@ use crate::{shell, test_envs, venv};
 
 #[derive(Debug, clap::Args)]
 pub struct Options {
-    /// Fewer rounds: medians, but no tails
+    /// Run fewer rounds: enough for medians, but not for tails
     #[arg(long)]
     quick: bool,
-    /// The interpreter to measure, in place of the system's
+    /// The interpreter to measure instead of the system's
     #[arg(long, value_name = "PATH")]
     python: Option<PathBuf>,
-    /// How many times `map` runs all programs
+    /// The number of times `map` runs all programs
     #[arg(long)]
     rounds: Option<usize>,
-    /// How many programs `map` runs at once
+    /// The number of programs `map` runs at once
     #[arg(long)]
     jobs: Option<usize>,
-    /// `map`, or parts of the rest: spawn, memory, overhead, snapshot
+    /// `map`, or parts of the main benchmark: spawn, memory, overhead, snapshot
     #[arg(value_name = "PART", default_value = "all")]
     parts: Vec<String>,
 }

@@ -29,7 +29,7 @@ pub fn run(guests: usize) -> Result<()> {
     for level in LEVELS {
         // A host without cgroups does not have level `full`.
         if let Ok(report) = fs::read(reports.path().join(level)) {
-            text += &in_words(level, &serde_json::from_slice(&report)?);
+            text += &markdown(level, &serde_json::from_slice(&report)?);
         }
     }
     replace("threat-model.md", "cargo xtask verify deadlines", &text)?;
@@ -37,7 +37,7 @@ pub fn run(guests: usize) -> Result<()> {
 }
 
 /// Formats the test program's report on a level.
-fn in_words(level: &str, report: &Value) -> String {
+fn markdown(level: &str, report: &Value) -> String {
     let kinds = report["kinds"].as_array().map_or(&[][..], Vec::as_slice);
     let line = |name: &str, guests: &Value, ready: &Value, times: &Value| {
         let ms = ["p50", "p99", "max"]

@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_found_takes_the_place_of_the_last() {
+    fn results_replace_the_previous_ones() {
         let begin = "<!-- xtask: what `cargo xtask verify soak` found -->\n";
         let document = format!("# Hosts\n{begin}old\n{END}after\n");
         let expected = format!("# Hosts\n{begin}\nnew\n\n{END}after\n");
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn a_document_without_a_place_is_left_alone() {
+    fn document_without_markers_is_unchanged() {
         assert_eq!(between("# Hosts\n", "cargo xtask verify soak", "new"), None);
     }
 }

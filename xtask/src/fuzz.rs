@@ -10,16 +10,16 @@ use crate::shell;
 
 #[derive(Debug, clap::Args)]
 pub struct Options {
-    /// A time for each target in place of its number of inputs; 0 runs only the corpora
+    /// Fuzz each target for this time instead of a number of inputs; 0 runs only the corpora
     #[arg(long)]
     seconds: Option<u64>,
-    /// A number, or `fresh`
+    /// The seed: a number, or `fresh` for a random one
     #[arg(long, value_name = "N|fresh", value_parser = seed)]
     seed: Option<u64>,
-    /// Runs only this input of the TARGET
+    /// Run only this input of the TARGET
     #[arg(long, value_name = "FILE", requires = "targets")]
     replay: Option<PathBuf>,
-    /// The targets; all of them if none is named
+    /// The targets; by default all
     #[arg(value_name = "TARGET")]
     targets: Vec<String>,
 }

@@ -34,68 +34,68 @@ use xshell::Shell;
 #[derive(Parser)]
 #[command(bin_name = "cargo xtask", about, disable_help_subcommand = true)]
 enum Task {
-    /// Makes the test environments, then runs every test: as the current user and, where that is root,
-    /// the kernel tests as an ordinary user too; then those of the Python package and of the packages
+    /// Creates the test environments, then runs every test: as the current user and, if that is root,
+    /// the kernel tests as an ordinary user too; then the tests of the Python package and of the packages
     Test(test::Options),
-    /// Measures all of Sandfork beside what one would pick instead, in one run, and writes a table,
-    /// data and a chart. `map` runs HumanEval's programs through `sandfork map` and otherwise
+    /// Measures Sandfork and its alternatives in one run, and writes a table, data and a chart.
+    /// `map` runs HumanEval's programs through `sandfork map` and other executors
     Bench(bench::Options),
-    /// Runs CPython's own tests, packages and programs outside and inside a sandbox, and puts every
-    /// difference into docs/compatibility.md
+    /// Runs CPython's own tests, packages and programs outside and inside a sandbox, and writes every
+    /// difference to docs/compatibility.md
     Compat(compat::Options),
-    /// Tries every reader of hostile bytes, with the inputs that CI tries unless others are asked for
+    /// Fuzzes every reader of hostile bytes, by default with the inputs that CI uses
     Fuzz(fuzz::Options),
     /// Counts the lines of code of the product and of these tools, without tests
     Lines,
-    /// Makes what users install, under target/release-files: packages, wheels, the command, a list of
-    /// its parts, checksums
+    /// Builds the release files in target/release-files: packages, wheels, the command, a bill of
+    /// materials, checksums
     Release(release::Options),
-    /// Checks that take long, or need more than CI has
+    /// Runs checks that take long or need more than CI has
     #[command(subcommand)]
     Verify(Verify),
 }
 
 #[derive(clap::Subcommand)]
 enum Verify {
-    /// Runs the escape tests, and puts their table into docs/threat-model.md
+    /// Runs the escape tests, and writes their table to docs/threat-model.md
     Probes,
     /// Makes every system call of the set-up fail in every way, leaves out every step of the jail, and
-    /// kills each process at every call, and puts the table into docs/threat-model.md
+    /// kills each process at every call, and writes the table to docs/threat-model.md
     Faults {
-        /// Only those with NAME in their name
+        /// Run only tests with NAME in their names
         name: Option<String>,
     },
     /// Deletes every filter rule, mount flag, Landlock right, limit and step of the jail in turn, and
-    /// says which check detects it. As root
+    /// reports which check detects it. Needs root
     Mutants {
-        /// Only those with one of these in their name
+        /// Run only mutants with one of these in their names
         #[arg(value_name = "NAME")]
         names: Vec<String>,
     },
-    /// Runs the escape tests without one layer after the other, and says what that layer alone stops.
-    /// As root
+    /// Runs the escape tests with one layer removed at a time, and reports what that layer alone stops.
+    /// Needs root
     Ablate {
-        /// Only without these
+        /// Remove only these layers
         #[arg(value_name = "LAYER")]
         layers: Vec<String>,
     },
-    /// Runs very many guests of every kind, and looks for what is left of them
+    /// Runs very many guests of every kind, and looks for leaked resources
     Soak(soak::Options),
-    /// Runs guests that resist their end to their limit, and measures how long their end takes
+    /// Runs guests that resist termination until their limit, and measures how long it takes
     Deadlines {
-        /// How many
+        /// The number of guests
         #[arg(long, default_value_t = 1_000)]
         guests: usize,
     },
-    /// Boots Debian's kernels under qemu and runs the tests there that depend on the kernel
+    /// Boots Debian's kernels under qemu, and runs the tests there that depend on the kernel
     Vm(vm::Options),
-    /// Licences, sources, versions and advisories of all dependencies; needs cargo-deny and cargo-audit
+    /// Checks licences, sources, versions and advisories of all dependencies; needs cargo-deny and cargo-audit
     Supply,
-    /// Builds everything with the oldest Rust that Cargo.toml promises
+    /// Builds everything with the oldest Rust version that Cargo.toml allows
     Msrv,
-    /// Compiles everything for each processor that releases are made for
+    /// Compiles everything for each release target
     Targets,
-    /// Builds the release twice, in two places, and compares
+    /// Builds the release twice in two directories, and compares the results
     Reproducible,
 }
 

@@ -127,7 +127,7 @@ fn config(place: &Path) -> String {
 
 /// Returns the SHA-256 checksum of a file in hexadecimal.
 pub fn sha256(sh: &Shell, path: &Path) -> Result<String> {
-    let said = cmd!(sh, "sha256sum {path}").quiet().read()?;
-    let sum = said.split_whitespace().next();
+    let printed = cmd!(sh, "sha256sum {path}").quiet().read()?;
+    let sum = printed.split_whitespace().next();
     Ok(sum.context("sha256sum printed nothing")?.to_owned())
 }

@@ -138,7 +138,7 @@ all                           12               0               1               0
 ";
 
     #[test]
-    fn the_table_becomes_one_of_the_document() {
+    fn table_is_converted_to_markdown() {
         let mut found = Found::default();
         PRINTED.lines().for_each(|line| found.read(line));
         let probes = BTreeMap::from([("zygote".to_owned(), 3)]);

@@ -23,14 +23,14 @@ const TARGETS: [&str; 2] = ["x86_64-unknown-linux-gnu", "aarch64-unknown-linux-g
 
 #[derive(Debug, clap::Args)]
 pub struct Options {
-    /// What to build for
+    /// The targets to build for
     #[arg(
         long = "target",
         value_name = "TRIPLE",
         default_values = TARGETS
     )]
     targets: Vec<String>,
-    /// Installs the wheel in an older system's root directory instead, and runs code with it
+    /// Install the wheel in the root directory of an older system instead, and run code with it
     #[arg(long = "try", value_name = "ROOT")]
     root: Option<PathBuf>,
 }

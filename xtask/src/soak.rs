@@ -12,10 +12,10 @@ use crate::test::built;
 
 #[derive(Debug, clap::Args)]
 pub struct Options {
-    /// How many
+    /// The number of runs
     #[arg(long, default_value_t = 100_000)]
     runs: u64,
-    /// The same seed runs the same requests
+    /// The seed; the same seed makes the same requests
     #[arg(long)]
     seed: Option<u64>,
 }
@@ -34,7 +34,7 @@ pub fn run(options: &Options) -> Result<()> {
     }
     let passed = soak.run();
     let report = fs::read(&path).with_context(|| format!("there is no report: {passed:?}"))?;
-    let text = in_words(&serde_json::from_slice(&report)?, &here_and_now()?);
+    let text = markdown(&serde_json::from_slice(&report)?, &here_and_now()?);
     replace("threat-model.md", "cargo xtask verify soak", &text)?;
     Ok(passed?)
 }
@@ -58,7 +58,7 @@ const COUNTED: [(&str, &str); 11] = [
 ];
 
 /// Formats the report of tests/soak.
-fn in_words(report: &Value, here_and_now: &str) -> String {
+fn markdown(report: &Value, here_and_now: &str) -> String {
     let number = |name: &str| report[name].as_f64().unwrap_or_default();
     let seconds = number("seconds");
     let mut text = format!(

@@ -68,9 +68,9 @@ impl Tally {
         })?;
         if !status.success() && tally.failed == 0 {
             // The program did not compile, or crashed.
-            let said = format!("{} ended with {status}", command.get_program().display());
-            eprintln!("{said}");
-            tally.failures.push(said);
+            let message = format!("{} ended with {status}", command.get_program().display());
+            eprintln!("{message}");
+            tally.failures.push(message);
             tally.failed += 1;
         }
         Ok(tally)
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn what_failed_is_told_again_at_the_end() {
+    fn failures_are_repeated_at_the_end() {
         let mut sum = tally(&[
             "test a::b ... FAILED",
             "",
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn pytest_counts_in_its_own_words() {
+    fn pytest_output_is_parsed() {
         let mut tally = Tally::default();
         for line in [
             "...s.F                                                      [100%]",

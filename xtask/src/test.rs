@@ -36,8 +36,8 @@ const AS_ONE_USER: [&str; 11] = [
 pub struct Options {
     #[command(subcommand)]
     part: Option<Part>,
-    /// Tests with each interpreter that is found, not only with `python3`, the oldest and the newest, and with the whole
-    /// suites of inspect_ai and LangChain
+    /// Test with every interpreter found, not only `python3`, the oldest and the newest, and run the whole suites of
+    /// inspect_ai and LangChain
     #[arg(long, global = true)]
     all: bool,
 }

@@ -40,22 +40,22 @@ const TRIES: usize = 3;
 
 #[derive(Debug, clap::Args)]
 pub struct Options {
-    /// Only so many modules of CPython's suite, others each day
+    /// Run only this many modules of CPython's suite, different ones each day
     #[arg(long, value_name = "N")]
     sample: Option<usize>,
-    /// The interpreters; the oldest and the newest that are found, if none is named
+    /// The interpreters; by default the oldest and the newest found
     #[arg(long, value_name = "PATH")]
     python: Vec<PathBuf>,
-    /// `suite`, `packages`, `programs`; all of them, if none is named
+    /// `suite`, `packages`, `programs`; by default all
     #[arg(value_name = "PART")]
     parts: Vec<Part>,
-    /// Only modules, packages or programs with this in their names
+    /// Run only modules, packages or programs with this in their names
     #[arg(long, value_name = "NAME")]
     only: Option<String>,
-    /// Begins nothing new after so many minutes; the document says what was not reached
+    /// Start nothing new after this many minutes; the document lists what was not reached
     #[arg(long, value_name = "N")]
     minutes: Option<u64>,
-    /// Keeps what earlier commands found, also those that took only some
+    /// Keep the results of earlier commands, including partial ones
     #[arg(long)]
     resume: bool,
 }
@@ -152,7 +152,7 @@ struct Compat<'o> {
 impl Compat<'_> {
     fn suite(&self, interpreter: &Interpreter) -> Result<String> {
         let mut modules = modules(interpreter)?;
-        modules.retain(|module| self.is_asked(module));
+        modules.retain(|module| self.is_selected(module));
         if let Some(size) = self.options.sample {
             modules = sample(modules, size);
         }
@@ -163,7 +163,7 @@ impl Compat<'_> {
             self.places
                 .suite(place, &interpreter.executable, module, only)
         })?;
-        Ok(report.in_words(
+        Ok(report.markdown(
             &format!("CPython {version}'s own tests"),
             "modules",
             "tests",
@@ -182,7 +182,7 @@ impl Compat<'_> {
             self.places.package(place, &python, name, &workloads[name])
         })?;
         let title = format!("Packages with CPython {}", newest.version_text());
-        Ok(report.in_words(&title, "packages", "workloads"))
+        Ok(report.markdown(&title, "packages", "workloads"))
     }
 
     fn programs(&self) -> Result<String> {
@@ -192,15 +192,15 @@ impl Compat<'_> {
         let report = self.compare("programs", &names, &at, |place, name, _| {
             self.places.program(place, name, &scripts[name])
         })?;
-        Ok(report.in_words("Programs", "programs", "scripts"))
+        Ok(report.markdown("Programs", "programs", "scripts"))
     }
 
     fn names(&self, sections: &BTreeMap<String, String>) -> Vec<String> {
-        let asked = sections.keys().filter(|name| self.is_asked(name));
+        let asked = sections.keys().filter(|name| self.is_selected(name));
         asked.cloned().collect()
     }
 
-    fn is_asked(&self, name: &str) -> bool {
+    fn is_selected(&self, name: &str) -> bool {
         let part = self.options.only.as_deref().unwrap_or_default();
         name.contains(part)
     }
@@ -230,7 +230,7 @@ impl Compat<'_> {
                     locked(&report).leave_out(item);
                 } else {
                     let since = Instant::now();
-                    let found = everywhere(at, item, &run);
+                    let found = in_all_places(at, item, &run);
                     fs::write(&file, serde_json::to_vec(&found)?)?;
                     let line = locked(&report).add(item, &found);
                     println!("{line}; {} s", since.elapsed().as_secs());
@@ -253,7 +253,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// Runs an item in all places at once, and again inside for the tests that were lost there.
-fn everywhere(
+fn in_all_places(
     at: &[Place],
     item: &str,
     run: &(impl Fn(Place, &str, &[String]) -> Result<Found> + Sync),

@@ -106,7 +106,7 @@ impl Places {
         if !only.is_empty() {
             command.arg("names");
         }
-        let answer = said(&mut command)?;
+        let answer = output_of(&mut command)?;
         let mut found = Found {
             endings: suite_endings(&answer.stdout),
             broken: None,
@@ -179,13 +179,13 @@ impl Places {
 }
 
 /// A command's output and exit code.
-struct Said {
+struct CommandOutput {
     code: Option<i32>,
     stdout: String,
     stderr: String,
 }
 
-impl Said {
+impl CommandOutput {
     /// Returns the last line of stderr of a command that failed.
     fn why(&self) -> String {
         let lines = self.stderr.lines().rev();
@@ -201,7 +201,7 @@ impl Said {
 
 /// Runs a command to its end. Its output goes to files, so that a process that it leaves behind does not delay this
 /// one. Such processes are killed.
-fn said(command: &mut Command) -> Result<Said> {
+fn output_of(command: &mut Command) -> Result<CommandOutput> {
     let (mut stdout, mut stderr) = (tempfile::tempfile()?, tempfile::tempfile()?);
     let mut child = command
         .process_group(0)
@@ -212,7 +212,7 @@ fn said(command: &mut Command) -> Result<Said> {
         .with_context(|| format!("could not run {}", command.get_program().display()))?;
     let status = child.wait()?;
     _ = killpg(Pid::from_raw(child.id().try_into()?), Signal::SIGKILL);
-    Ok(Said {
+    Ok(CommandOutput {
         code: status.code(),
         stdout: text(&mut stdout)?,
         stderr: text(&mut stderr)?,
@@ -244,10 +244,10 @@ fn suite_endings(lines: &str) -> Endings {
 
 /// Runs an item that is a single test: it passes with exit code 0.
 fn one(name: &str, command: &mut Command) -> Result<Found> {
-    let said = said(command)?;
-    let how = match said.code {
+    let output = output_of(command)?;
+    let how = match output.code {
         Some(0) => "passed".to_owned(),
-        _ => format!("failed: {}", said.why()),
+        _ => format!("failed: {}", output.why()),
     };
     Ok(Found {
         endings: Endings::from([(name.to_owned(), how)]),
@@ -260,7 +260,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_test_ends_in_the_worst_way_that_is_said_of_it() {
+    fn worst_result_of_a_test_wins() {
         let lines = r#"
 ["a", "began"]
 ["a", "failed: in a part"]

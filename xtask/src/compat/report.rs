@@ -77,7 +77,7 @@ impl Report {
     }
 
     /// Formats the tables.
-    pub fn in_words(&self, title: &str, items: &str, what: &str) -> String {
+    pub fn markdown(&self, title: &str, items: &str, what: &str) -> String {
         let (ran, left_out) = (self.items, self.left_out.len());
         let extent = match left_out {
             0 => format!("All {ran} {items}."),
@@ -202,11 +202,11 @@ mod tests {
     }
 
     fn text(report: &Report) -> String {
-        report.in_words("A title", "modules", "tests")
+        report.markdown("A title", "modules", "tests")
     }
 
     #[test]
-    fn what_fails_outside_too_is_no_difference() {
+    fn failure_outside_too_is_not_a_difference() {
         let mut report = Report::new(&[Place::Outside, Place::Run]);
         let outside = found(
             &[("a", "passed"), ("b", "passed"), ("c", "failed: x")],
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn an_item_that_is_ended_loses_what_it_had_not_run() {
+    fn killed_item_loses_its_remaining_tests() {
         let passed = ["t.C.a", "t.C.b", "t.C.c"].map(|test| (test, "passed"));
         let inside = found(
             &[("t.C.a", "passed"), ("t.C.b", "began")],
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_class_could_not_begin_with_is_the_cause_for_its_tests() {
+    fn failed_class_setup_is_the_cause_for_its_tests() {
         let inside = found(&[("setUpClass (t.C)", "failed: OSError: no")], None);
         let mut report = Report::new(&[Place::Outside, Place::Run]);
         report.add("t", &[found(&[("t.C.a", "passed")], None), inside]);

@@ -167,7 +167,7 @@ fn kills<'a>(rows: impl Iterator<Item = (&'a str, &'a Row)>) -> String {
         let (clock, command) = rest.split_once("_in_").unwrap_or((rest, ""));
         *points.entry(victim).or_default() += kill.points;
         lines += &row([
-            format!("{victim}{}", where_(setting)),
+            format!("{victim}{}", setting_suffix(setting)),
             format!("the {clock}"),
             doing(command).to_owned(),
             kill.points.to_string(),
@@ -197,7 +197,7 @@ fn kills<'a>(rows: impl Iterator<Item = (&'a str, &'a Row)>) -> String {
     format!("{head}{lines}\nPoints in all: {}.\n", points.join(", "))
 }
 
-fn where_(setting: &str) -> &'static str {
+fn setting_suffix(setting: &str) -> &'static str {
     match setting {
         "user" => ", of an ordinary user",
         "no_namespaces" => ", at level `landlock`",
@@ -225,7 +225,7 @@ mod tests {
     ];
 
     #[test]
-    fn shares_are_put_together_and_others_stay() {
+    fn shares_are_merged_and_other_results_kept() {
         let kept = r#"
 {"test": "fails::build::zygote", "on": "long ago", "calls": 1, "points": 1, "sound": 1, "refused": 0, "wrong": 0, "late": 0, "gone": 0.0, "next": 0.0}
 {"test": "killed::user::worker_at_attendant_in_run", "on": "before", "calls": 7, "points": 4, "sound": 0, "refused": 4, "wrong": 0, "late": 0, "gone": 0.0123, "next": 0.5}
@@ -237,10 +237,10 @@ mod tests {
 {"test": "fails::build::zygote", "calls": 8, "points": 3, "sound": 1, "refused": 1, "wrong": ["late"], "gone": 0.0, "next": 0.0}
 "#;
         let tests = NAMES.map(str::to_owned);
-        let mut table = Table::read(kept.trim(), &tests).expect("it is JSON");
-        table.renew(found.trim(), 2, "now").expect("it is JSON");
-        let kept = table.to_json().expect("it can be written");
-        let text = Table::read(&kept, &tests).expect("it is JSON").to_string();
+        let mut table = Table::read(kept.trim(), &tests).expect("valid JSON");
+        table.renew(found.trim(), 2, "now").expect("valid JSON");
+        let kept = table.to_json().expect("the file is writable");
+        let text = Table::read(&kept, &tests).expect("valid JSON").to_string();
         assert_eq!(text, table.to_string());
         for line in [
             "Found before; now:",

@@ -102,7 +102,7 @@ pub fn run(machine: &Machine, job: &Job, accelerator: Accelerator) -> Result<Rep
         if let Some((_, Event::Booted(_) | Event::Began(_))) = Event::from_line(&line) {
             until = Instant::now() + job.deadline + GRACE;
         }
-        if let Some(printed) = report.hear(&line) {
+        if let Some(printed) = report.read_line(&line) {
             println!("{printed}");
         }
     }

@@ -84,7 +84,7 @@ mod tests {
                 {"subject": "fresh sandbox, code to result", "p50_us": 2000.0}]}"#,
             "@sandfork-vm {\"Ended\":0}",
         ] {
-            report.hear(&line.replace('\n', ""));
+            report.read_line(&line.replace('\n', ""));
         }
         let expected = "\
 | Linux | cgroup | fresh sandbox, code to result | fresh sandbox, whole cycle until reaped | fresh sandbox from the pool, code to result |
@@ -98,8 +98,8 @@ mod tests {
     #[test]
     fn a_kernel_without_a_controller_is_left_out() {
         let mut report = Report::default();
-        report.hear("@sandfork-vm {\"Booted\":\"6.12.1\"}");
-        report.hear("@sandfork-vm {\"Failed\":\"mount: EINVAL\"}");
+        report.read_line("@sandfork-vm {\"Booted\":\"6.12.1\"}");
+        report.read_line("@sandfork-vm {\"Failed\":\"mount: EINVAL\"}");
         let table = table(&[(Cgroups::V1, report)]).expect("it says so");
         assert!(
             table.ends_with("\nLeft out: 6.12.1, v1: mount: EINVAL\n"),

@@ -33,7 +33,7 @@ const DISK_APPEARS: Duration = Duration::from_secs(30);
 pub fn main() -> ! {
     if let Err(error) = work() {
         eprintln!("{error:#}");
-        tell(&Event::Failed(format!("{error:#}")));
+        report(&Event::Failed(format!("{error:#}")));
     }
     nix::unistd::sync();
     // Unlike a power-off, a restart needs no firmware. The host treats it as the end.
@@ -48,7 +48,7 @@ fn work() -> Result<()> {
     raw(&OpenOptions::new().read(true).write(true).open(RESULTS)?)?;
     mount_at("proc", "/proc", "")?;
     let release = fs::read_to_string("/proc/sys/kernel/osrelease")?;
-    tell(&Event::Booted(release.trim().to_owned()));
+    report(&Event::Booted(release.trim().to_owned()));
     let job: Job = serde_json::from_str(&fs::read_to_string(Path::new("/").join(JOB))?)?;
     load_modules()?;
     enter_disk()?;
@@ -63,16 +63,16 @@ fn work() -> Result<()> {
         _ => "/home/ordinary",
     };
     cgroups::mount(job.cgroups)?;
-    programs::run(&job, Path::new(home), &tell)
+    programs::run(&job, Path::new(home), &report)
 }
 
 /// Reports an event. If that fails, the host reports the missing event.
-fn tell(event: &Event) {
-    say(format!("\n{}\n", event.to_line()).as_bytes());
+fn report(event: &Event) {
+    forward_output(format!("\n{}\n", event.to_line()).as_bytes());
 }
 
 /// Forwards a program's output.
-pub fn say(bytes: &[u8]) {
+pub fn forward_output(bytes: &[u8]) {
     if let Ok(mut results) = File::options().write(true).open(RESULTS) {
         _ = results.write_all(bytes);
     }

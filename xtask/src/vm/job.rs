@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn events_are_told_from_what_programs_print() {
+    fn events_are_distinguished_from_output() {
         for event in [
             Event::Booted("6.1.0-50-cloud-amd64".to_owned()),
             Event::Began("kernel".to_owned()),

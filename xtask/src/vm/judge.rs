@@ -45,7 +45,7 @@ pub struct Report {
 
 impl Report {
     /// Handles a line. Returns the part of it to print.
-    pub fn hear<'l>(&mut self, line: &'l str) -> Option<&'l str> {
+    pub fn read_line<'l>(&mut self, line: &'l str) -> Option<&'l str> {
         let (printed, event) = match Event::from_line(line) {
             Some((before, event)) => (before, Some(event)),
             None => (line, None),
@@ -123,7 +123,7 @@ mod tests {
     fn report(lines: &[&str]) -> Report {
         let mut report = Report::default();
         for line in lines {
-            report.hear(line);
+            report.read_line(line);
         }
         report
     }
@@ -142,14 +142,20 @@ mod tests {
         ]);
         assert_eq!(report.release, "6.1.0-50-cloud-amd64");
         assert!(report.is_finished());
-        let tally = |name| report.program(name).expect("it ran").tally().to_string();
+        let tally = |name| {
+            report
+                .program(name)
+                .expect("the program ran")
+                .tally()
+                .to_string()
+        };
         assert_eq!(tally("one"), "2 passed, 0 failed, 0 skipped");
         assert_eq!(tally("two"), "0 passed, 1 failed, 0 skipped");
         assert_eq!(report.programs[1].lines, ["no tests"]);
     }
 
     #[test]
-    fn the_python_package_is_counted_in_the_words_of_pytest() {
+    fn python_suite_is_counted_from_pytest_output() {
         let report = report(&[
             "@sandfork-vm {\"Began\":\"python\"}",
             "30 passed, 1 deselected in 65.29s (0:01:05)",
@@ -172,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_later_guest_adds_its_programs_and_replaces_those_that_failed() {
+    fn later_guest_adds_and_replaces_results() {
         let run = |name: &str, counts: &str, status: u32| {
             [
                 format!("@sandfork-vm {{\"Began\":\"{name}\"}}"),
@@ -200,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_guest_that_falls_silent_is_not_finished() {
+    fn silent_guest_is_not_finished() {
         assert!(!report(&["@sandfork-vm {\"Began\":\"one\"}"]).is_finished());
     }
 }

@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn a_level_is_given_by_the_word_of_the_outcome() {
+    fn level_comes_from_the_outcome() {
         let lines = [
             "{",
             "\"value\": 42,",
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_one_sentence_and_its_own_status() {
+    fn refusal_is_one_line_with_status_125() {
         let line = ["sandfork: default requires level `full`: no cgroups"];
         let cause = "default requires level `full`: no cgroups".to_owned();
         assert_eq!(answer(&ran(125, &line)), Answer::Refused(cause));

@@ -186,16 +186,16 @@ mod tests {
 
     fn matrix(answers: [(i32, &str); 3], tests: &str) -> Matrix {
         let mut report = Report::default();
-        report.hear(&Event::Booted("6.1.0-50".to_owned()).to_line());
+        report.read_line(&Event::Booted("6.1.0-50".to_owned()).to_line());
         for (level, (status, said)) in LEVELS.iter().zip(answers) {
-            report.hear(&Event::Began(levels::name(level)).to_line());
-            report.hear(said);
-            report.hear(&Event::Ended(status).to_line());
+            report.read_line(&Event::Began(levels::name(level)).to_line());
+            report.read_line(said);
+            report.read_line(&Event::Ended(status).to_line());
         }
-        report.hear(&Event::Began("escape".to_owned()).to_line());
-        report.hear(tests);
-        report.hear(&Event::Ended(0).to_line());
-        report.hear(&Event::Finished.to_line());
+        report.read_line(&Event::Began("escape".to_owned()).to_line());
+        report.read_line(tests);
+        report.read_line(&Event::Ended(0).to_line());
+        report.read_line(&Event::Finished.to_line());
         let entries = vec![(SITUATIONS[2], report)];
         Matrix { entries }
     }

@@ -51,31 +51,31 @@ const MATRIX: &str = "cargo xtask verify vm --matrix";
 
 #[derive(Clone, Debug, clap::Args)]
 pub struct Options {
-    /// The kernels; each is booted for each user
+    /// The kernels; each is booted once per user
     #[arg(long = "kernel", value_enum, default_values = ["6.1", "6.12"])]
     kernels: Vec<Line>,
-    /// The users who run the tests; the others differ from them only in their cgroup
+    /// The users who run the tests; the remaining ones differ only in their cgroup
     #[arg(long = "user", value_enum, default_values = ["root", "delegated", "plain"])]
     users: Vec<User>,
-    /// The version of the cgroups
+    /// The cgroup version
     #[arg(long, value_enum, default_value = "v2")]
     cgroups: Cgroups,
-    /// The tests; all if none is named
+    /// The tests; by default all
     #[arg(long = "test", value_enum)]
     tests: Vec<Suite>,
-    /// Sets what is beneath /proc/sys, such as kernel/yama/ptrace_scope=2
+    /// Set a kernel parameter under /proc/sys, such as kernel/yama/ptrace_scope=2
     #[arg(long = "setting", value_parser = setting, conflicts_with_all = ["bench", "matrix"])]
     settings: Vec<(String, String)>,
-    /// Runs this shell command instead of tests
+    /// Run this shell command instead of tests
     #[arg(long)]
     command: Option<String>,
-    /// Measures the cost of a cgroup, for the document
+    /// Measure the cost of a cgroup, for the documentation
     #[arg(long, conflicts_with = "command")]
     bench: bool,
-    /// Finds out which levels each kind of host gives, for the document
+    /// Determine the levels of each kind of host, for the documentation
     #[arg(long, conflicts_with_all = ["command", "bench"])]
     matrix: bool,
-    /// Keeps of earlier matrices each suite that did not fail, also those that are not asked for now
+    /// Keep the suites of earlier matrices that did not fail, including those not selected now
     #[arg(long, requires = "matrix")]
     resume: bool,
     /// Arguments for each test
@@ -329,8 +329,8 @@ impl Guests {
         let subject = self.subject.display().to_string();
         let levels = LEVELS.map(|level| levels::program(level, &subject));
         let mut programs: Vec<Program> = levels.into();
-        let is_asked_for = self.options.users.contains(&situation.user);
-        if situation.extent == Extent::Tests && is_asked_for {
+        let is_selected = self.options.users.contains(&situation.user);
+        if situation.extent == Extent::Tests && is_selected {
             programs.extend(self.programs(situation.user));
         }
         programs.retain(|program| !known.is_done(&program.name));

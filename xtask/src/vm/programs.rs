@@ -13,7 +13,7 @@ use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::Pid;
 
 use super::cgroups;
-use super::guest::say;
+use super::guest::forward_output;
 use super::job::{Event, Job, Program, User};
 
 /// The uid and gid of an ordinary user: the first that useradd(8) assigns.
@@ -31,7 +31,7 @@ const STAY: &str = "\"$@\"; exit $?";
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
 /// Runs the programs.
-pub fn run(job: &Job, home: &Path, tell: &dyn Fn(&Event)) -> Result<()> {
+pub fn run(job: &Job, home: &Path, report: &dyn Fn(&Event)) -> Result<()> {
     fs::create_dir_all(home)?;
     if job.user != User::Root {
         chown(home, Some(ORDINARY), Some(ORDINARY))?;
@@ -39,15 +39,15 @@ pub fn run(job: &Job, home: &Path, tell: &dyn Fn(&Event)) -> Result<()> {
     for (number, program) in (1..).zip(&job.programs) {
         let place = cgroups::arrange(job.cgroups, job.user, number)?;
         let until = Instant::now() + job.deadline;
-        tell(&Event::Began(program.name.clone()));
+        report(&Event::Began(program.name.clone()));
         let mut command = command(job, program, place.as_deref(), home);
         let Some(status) = run_one(&mut command, until)? else {
             let seconds = job.deadline.as_secs();
             bail!("{} runs after {seconds} s", program.name);
         };
-        tell(&Event::Ended(status));
+        report(&Event::Ended(status));
     }
-    tell(&Event::Finished);
+    report(&Event::Finished);
     Ok(())
 }
 
@@ -105,7 +105,7 @@ fn in_background<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -
 fn pass_on(mut reader: PipeReader) {
     let mut buffer = [0; 4096];
     while let Ok(length @ 1..) = reader.read(&mut buffer) {
-        say(&buffer[..length]);
+        forward_output(&buffer[..length]);
     }
 }
 

@@ -116,10 +116,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn links_on_the_way_are_taken_along() {
+    fn symlinks_on_the_path_are_copied() {
         let host = tempfile::tempdir().expect("a directory");
         let at = |path: &str| host.path().join(path);
-        fs::create_dir_all(at("usr/lib")).expect("made");
+        fs::create_dir_all(at("usr/lib")).expect("the directory is created");
         fs::write(at("usr/lib/libz.so.1.2"), "z").expect("written");
         symlink("libz.so.1.2", at("usr/lib/libz.so.1")).expect("linked");
         symlink("usr/lib", at("lib")).expect("linked");
@@ -141,11 +141,11 @@ mod tests {
     }
 
     #[test]
-    fn a_tree_is_taken_without_what_is_not_wanted() {
+    fn tree_is_copied_without_excluded_names() {
         let host = tempfile::tempdir().expect("a directory");
         let at = |path: &str| host.path().join(path);
-        fs::create_dir_all(at("lib/site-packages/pip")).expect("made");
-        fs::create_dir_all(at("lib/json")).expect("made");
+        fs::create_dir_all(at("lib/site-packages/pip")).expect("the directory is created");
+        fs::create_dir_all(at("lib/json")).expect("the directory is created");
         fs::write(at("lib/json/__init__.py"), "").expect("written");
         symlink("nowhere", at("lib/dangling")).expect("linked");
 
