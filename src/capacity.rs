@@ -1,4 +1,4 @@
-//! How many runs the host can hold at once.
+//! Computes how many runs the host can hold at once.
 
 use std::fmt;
 use std::num::NonZeroUsize;
@@ -7,60 +7,60 @@ use crate::host::Headroom;
 use crate::plan::{HeldBy, Plan, bytes};
 use crate::sandbox::Sandbox;
 
-/// How many runs of one sandbox fit into what the host has left, each taking all that it may.
+/// How many runs of one sandbox fit into the host's free resources if each run uses its full limits.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Capacity {
-    /// At least one: a host on which not even that fits is not known to be one until it has failed.
+    /// At least one, even if the host seems too small: only an attempt shows whether one run fits.
     pub runs: NonZeroUsize,
     bound: Bound,
 }
 
-/// What bounds the number of runs.
+/// The scarcest resource, which bounds the number of runs.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Bound {
     /// Memory, in bytes.
     Memory {
-        /// What one run may use, with its files where those have a limit of their own.
+        /// The memory limit of one run, plus its files where those have separate limits.
         each: u64,
-        /// What is left.
+        /// Memory left.
         left: u64,
     },
     /// Processes and threads.
     Tasks {
-        /// What one run may have, with the process above it.
+        /// The task limit of one run, plus its init process.
         each: u64,
-        /// What is left.
+        /// Tasks left.
         left: u64,
     },
     /// Descriptors of this process.
     Descriptors {
-        /// What one run holds.
+        /// Descriptors that one run holds.
         each: u64,
-        /// What is left.
+        /// Descriptors left.
         left: u64,
     },
 }
 
-/// What a run may take, or several together.
+/// Resources that one run, or several together, may use.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Needs {
-    /// Bytes of memory, with its files where those have a limit of their own.
+    /// Bytes of memory, including files where those have separate limits.
     pub memory: u64,
-    /// Processes and threads, with the process above them.
+    /// Processes and threads, including each run's init process.
     pub tasks: u64,
     /// Descriptors of this process.
     pub descriptors: u64,
 }
 
 impl Needs {
-    /// What a run of a sandbox may take.
+    /// Returns what one run of a sandbox may use.
     pub fn of(sandbox: &Sandbox) -> Self {
         Self::under(sandbox.plan())
     }
 
     fn under(plan: &Plan) -> Self {
         let supervision = &plan.supervision;
-        // A cgroup counts files in memory as memory. Nothing else does.
+        // Only a cgroup counts files on a tmpfs as memory.
         let files: u64 = match supervision.held_by {
             HeldBy::Cgroup => 0,
             HeldBy::Watchdog => plan.jail.worker.tmpfs.iter().map(|own| own.size).sum(),
@@ -84,7 +84,7 @@ impl Needs {
         self.with(other, u64::saturating_sub)
     }
 
-    /// The larger of each.
+    /// Returns the larger value of each resource.
     pub fn or_more(self, other: Self) -> Self {
         self.with(other, u64::max)
     }
@@ -93,11 +93,11 @@ impl Needs {
         self.or_more(all) == all
     }
 
-    fn with(self, other: Self, of_both: impl Fn(u64, u64) -> u64) -> Self {
+    fn with(self, other: Self, combine: impl Fn(u64, u64) -> u64) -> Self {
         Self {
-            memory: of_both(self.memory, other.memory),
-            tasks: of_both(self.tasks, other.tasks),
-            descriptors: of_both(self.descriptors, other.descriptors),
+            memory: combine(self.memory, other.memory),
+            tasks: combine(self.tasks, other.tasks),
+            descriptors: combine(self.descriptors, other.descriptors),
         }
     }
 }
@@ -112,12 +112,12 @@ impl From<Headroom> for Needs {
     }
 }
 
-/// What the supervisor holds for one run, the files and sockets of the moments when it begins and
-/// ends among it, with its part of the cgroups that are kept for others. A test counts them.
+/// Descriptors that the supervisor holds for one run, including those open only while the run starts and ends, and the
+/// run's share of the pooled cgroups. A test counts them.
 pub const DESCRIPTORS_OF_A_RUN: u64 = 30;
 
 impl Capacity {
-    /// Measures now. Takes a few milliseconds and reserves nothing.
+    /// Measures the host's free resources now. Takes a few milliseconds and reserves nothing.
     pub fn of(sandbox: &Sandbox) -> Self {
         Self::within(&Headroom::now(), sandbox.plan())
     }
@@ -163,7 +163,7 @@ impl Bound {
     }
 }
 
-/// Why there are not more, with what would allow more.
+/// Explains what bounds the number, and how to raise it.
 impl fmt::Display for Capacity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.bound {
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn the_scarcest_bounds_it() {
+    fn scarcest_resource_bounds_the_number() {
         let plan = sample("limits.memory = \"512MiB\"\nlimits.pids = 63");
         assert_eq!(runs(&plan, PLENTY).0, 1000);
         let memory = (4 << 30) - 1;
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn one_fits_always() {
+    fn at_least_one_run_fits() {
         let nothing = Headroom {
             memory: 0,
             tasks: 0,
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn files_are_memory_where_no_cgroup_counts_them() {
+    fn files_count_as_memory_without_a_cgroup() {
         let mut plan = sample(
             "limits.memory = \"64MiB\"\nfilesystem.work_size = \"64MiB\"\n\
                                filesystem.tmp_size = \"64MiB\"",

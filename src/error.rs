@@ -1,18 +1,17 @@
-//! The one error of the library: the sandbox could not be provided.
+//! Defines the library's only public error: Sandfork could not provide a sandbox.
 //!
-//! Each module has an error of its own, and says there which kind it is ([`Cause`]). This module knows none
-//! of them.
+//! Each module has its own error type and assigns its [`ErrorKind`] by implementing [`Cause`]. This module depends on
+//! none of them.
 
 use std::error::Error as StdError;
 use std::fmt;
 
 use crate::outcome::exit_code;
 
-/// The sandbox could not be provided. What a guest does is never an error but an
-/// [`Outcome`](crate::Outcome).
+/// A failure to provide a sandbox. Whatever the guest does is not an error but an [`Outcome`](crate::Outcome).
 ///
-/// Its text is one sentence that names the thing, the cause and the remedy. So it has no
-/// [`source`](std::error::Error::source).
+/// Its message is one sentence that names the thing, the cause and the remedy. The message includes the cause, so
+/// [`source`](std::error::Error::source) returns `None`.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Error {
     kind: ErrorKind,
@@ -20,7 +19,7 @@ pub struct Error {
     sentence: String,
 }
 
-/// What kind of thing went wrong, for callers that decide by it.
+/// The class of a failure, for callers that branch on it.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -32,13 +31,14 @@ pub enum ErrorKind {
     Interpreter,
     /// A layer did not hold when the supervisor checked the worker from outside. No guest code ran.
     NotEnforced,
-    /// The request itself is too large, has a standard input that the policy closes, asks for more
-    /// than the policy allows, has files that cannot be placed, names a file of the session with which the operation is
-    /// not possible, asks for a snapshot of what cannot be copied, or for packages that there are not.
+    /// The request is invalid. It is too large, passes standard input that the policy closes, exceeds what the policy
+    /// allows, has files that cannot be placed, applies an operation to a session file that does not support it, takes
+    /// a snapshot of state that cannot be copied, or names packages that do not exist.
     Request,
-    /// More runs are active and waiting than an [`Admission`](crate::Admission) allows, a run was cancelled while it
-    /// waited for one, the session runs another cell or has lost the process that starts programs, or paused sessions have
-    /// the room on the disk. A later attempt may succeed.
+    /// The sandbox is temporarily unavailable, and a later attempt may succeed. The limit of an
+    /// [`Admission`](crate::Admission) is reached, a run was cancelled while it waited for admission, the session is
+    /// running another cell or has lost the process that starts programs, or paused sessions fill the disk space set
+    /// aside for them.
     Busy,
     /// The session's worker is gone, with its variables, imports and files.
     SessionEnded,
@@ -47,12 +47,12 @@ pub enum ErrorKind {
 }
 
 impl ErrorKind {
-    /// The name that stands for the class of an exception.
+    /// Returns the name that serves as an exception's class name.
     pub(crate) const fn class_name(self) -> &'static str {
         self.names().0
     }
 
-    /// The word for it, such as `not-enforced`.
+    /// Returns the kebab-case name, such as `not-enforced`.
     pub(crate) const fn as_str(self) -> &'static str {
         self.names().1
     }
@@ -71,12 +71,12 @@ impl ErrorKind {
     }
 }
 
-/// A module's own error.
+/// The error of one module, convertible into [`Error`].
 pub(crate) trait Cause: StdError {
-    /// The kind of the error.
+    /// Returns the kind of the error.
     fn kind(&self) -> ErrorKind;
 
-    /// The errno(3) of an operation on a session's file, or of a program's start.
+    /// Returns the errno(3) of a failed operation on a session's file, or of a program that failed to start.
     fn errno(&self) -> Option<i32> {
         None
     }
@@ -94,7 +94,7 @@ impl<C: Cause> From<C> for Error {
 }
 
 impl Error {
-    /// An error that is nothing but a sentence.
+    /// Creates an error from a sentence, without an errno.
     pub(crate) fn new(kind: ErrorKind, sentence: impl Into<String>) -> Self {
         Self {
             kind,
@@ -103,27 +103,29 @@ impl Error {
         }
     }
 
-    /// A policy is wrong on every host.
+    /// Creates an error for a policy that is invalid on every host.
     pub(crate) fn policy(sentence: impl Into<String>) -> Self {
         Self::new(ErrorKind::Policy, sentence)
     }
 
-    /// This host cannot enforce a policy.
+    /// Creates an error for a policy that this host cannot enforce.
     pub(crate) fn host(sentence: impl Into<String>) -> Self {
         Self::new(ErrorKind::Host, sentence)
     }
 
-    /// The kind of the error.
+    /// Returns the kind of the error.
     pub const fn kind(&self) -> ErrorKind {
         self.kind
     }
 
-    /// The errno(3) of an operation on a session's file, or of the start of a program, that failed; `None` for other errors.
+    /// Returns the errno(3) of a failed operation on a session's file, or of a program that failed to start; `None` for
+    /// other errors.
     pub const fn errno(&self) -> Option<i32> {
         self.errno
     }
 
-    /// The exit code of the `sandfork` command for this error: the caller's mistake, or the host's.
+    /// Returns the exit code of the `sandfork` command for this error, which separates mistakes of the caller from
+    /// failures of the host.
     pub const fn exit_code(&self) -> u8 {
         match self.kind {
             ErrorKind::Policy | ErrorKind::Request => exit_code::USAGE,
@@ -143,7 +145,7 @@ impl fmt::Display for Error {
     }
 }
 
-/// There is no `source`: a program that prints the chain of causes would repeat what the text has.
+/// Has no `source`: a program that prints the chain of causes would print the same text twice.
 impl StdError for Error {}
 
 #[cfg(test)]
@@ -161,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cause_that_the_text_has_is_no_source() {
+    fn error_has_no_source() {
         let error = Error::from(Refusal(fmt::Error));
         assert_eq!(
             error.to_string(),

@@ -1,8 +1,8 @@
-//! The modules of this crate, for its own tests, benchmarks and fuzz targets. They are no part of the API.
+//! Exports this crate's modules to its own tests, benchmarks and fuzz targets. They are not part of the API.
 
 #![allow(missing_docs, reason = "each module documents itself")]
 
-/// Reads what a public type keeps to the crate.
+/// Makes crate-private methods of a public type callable through a trait.
 macro_rules! reveal {
     ($name:ident of $type:ty: $(fn $method:ident($($argument:ident: $of:ty)?) -> $value:ty;)+) => {
         pub trait $name {
@@ -17,7 +17,7 @@ macro_rules! reveal {
     };
 }
 
-/// Reads what a public type has in fields of the crate's.
+/// Makes crate-private fields of a public type readable through a trait.
 macro_rules! reveal_fields {
     ($name:ident of $type:ty: $($field:ident: $value:ty,)+) => {
         pub trait $name {
@@ -113,7 +113,7 @@ pub mod sandbox {
     pub use crate::sandbox::{Term, Turnover};
     pub use sandfork_jail::control::RunPath;
 
-    /// What only tests set.
+    /// Builder settings that only tests use.
     pub trait BuilderInternals {
         #[must_use]
         fn run_path(self, run_path: RunPath) -> Self;

@@ -8,34 +8,37 @@
 //! # Ok::<(), sandfork::Error>(())
 //! ```
 //!
-//! A [`Sandbox`] keeps one warm CPython and forks it for each run. Build it once and share it between
-//! threads. An [`Error`] means that no sandbox could be provided. Everything that the guest does, an
-//! endless loop and a segmentation fault included, is an [`Outcome`]. `README.md` shows the command;
-//! `examples/` has a custom policy, a server and a session.
+//! A [`Sandbox`] keeps one warm CPython and forks it for each run. Build a `Sandbox` once and share it between threads.
+//! An [`Error`] means that Sandfork could not provide a sandbox. Everything that the guest does, including an endless
+//! loop or a segmentation fault, is an [`Outcome`]. `README.md` shows the command; `examples/` has a custom policy, a
+//! server and a session.
 //!
 //! | to | use |
 //! |---|---|
-//! | run code in a sandbox | [`Sandbox`], made by a [`SandboxBuilder`] for a [`Lifetime`] with a [`CallerEnvironment`] |
-//! | pass files, input, limits | [`Request`] with [`GuestPath`], [`Cancel`] and [`OutputSink`] |
-//! | decide what a guest may do | [`Policy`], from a built-in or from a [`FileSystem`] ([`PolicySource`]), with [`Override`]s |
+//! | run code in a sandbox | [`Sandbox`], built by a [`SandboxBuilder`] with a [`Lifetime`] and a [`CallerEnvironment`] |
+//! | pass files, input and limits | [`Request`] with [`GuestPath`], [`Cancel`] and [`OutputSink`] |
+//! | decide what a guest may do | [`Policy`], loaded by name or path through a [`FileSystem`] ([`PolicySource`]), with [`Override`]s |
 //! | read how a run ended | [`Outcome`]: [`Status`], [`Ending`], [`LimitHit`], [`ExceptionInfo`], [`Value`] |
-//! | read what it used and tried | [`Usage`], [`Phases`], [`Denial`] |
-//! | read what held it | [`Enforced`]: a [`Level`] and its [`Layer`]s |
-//! | decide what to do without a sandbox | [`ErrorKind`], [`PolicyError`] |
+//! | read what it used and what it was refused | [`Usage`], [`Phases`], [`Denial`] |
+//! | read which layers held | [`Enforced`]: a [`Level`] and its [`Layer`]s |
+//! | handle a sandbox that could not be provided | [`ErrorKind`], [`PolicyError`] |
 //! | keep variables from cell to cell, and offer tools to the guest | [`session`] |
 //! | run many tasks | [`batch`] |
-//! | bound how many run at once | [`Admission`], [`Capacity`] |
+//! | limit how many run at once | [`Admission`], [`Capacity`] |
 //!
-//! Guest code runs only in a worker that the supervisor has checked from outside. No layer is dropped
-//! silently. No message of a worker decides how its run ended. `SECURITY.md` explains what this protects
-//! against, and [ARCHITECTURE.md] how the library works inside.
+//! Guest code runs only in a worker that the supervisor has checked from outside. No layer is dropped silently. No
+//! message from a worker decides how its run ended. `SECURITY.md` explains what this protects against, and
+//! [ARCHITECTURE.md] how the library works inside.
 //!
 //! [ARCHITECTURE.md]: https://github.com/sandfork/sandfork/blob/main/ARCHITECTURE.md
 
 #![cfg_attr(
     not(feature = "internals"),
     warn(unnameable_types),
-    allow(unused_imports, reason = "a module also names what only tests use")
+    allow(
+        unused_imports,
+        reason = "modules also re-export items that only tests use"
+    )
 )]
 
 mod admission;
@@ -59,7 +62,7 @@ pub mod session;
 mod supervisor;
 mod waiters;
 
-// The API: `tests/public-api.txt` lists it, and a test compares.
+// The public API. A test compares it with `tests/public-api.txt`.
 pub use admission::Admission;
 pub use capacity::Capacity;
 #[doc(hidden)]
@@ -78,17 +81,17 @@ pub use sandfork_jail::control::Lifetime;
 pub use supervisor::files::GuestPath;
 pub use supervisor::{Cancel, OutputSink, Request};
 
-/// The Rust of the README compiles.
+/// Compiles the Rust code of the README.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
 
-/// The Rust of the page on Rust compiles.
+/// Compiles the Rust code of `docs/rust.md`.
 #[cfg(doctest)]
 #[doc = include_str!("../docs/rust.md")]
 struct Rust;
 
-/// The Rust of the page on batches compiles.
+/// Compiles the Rust code of `docs/batch.md`.
 #[cfg(doctest)]
 #[doc = include_str!("../docs/batch.md")]
 struct Batches;

@@ -1,18 +1,18 @@
-//! Locks, and threads that wait for a change of a state that a lock protects.
+//! Provides poison-tolerant locks, and a condition variable that is free to notify if no thread waits.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Takes a lock, also one with which a thread has panicked: that thread has said so itself.
+/// Locks a mutex even if it is poisoned: the thread that panicked has reported the panic itself.
 pub fn lock<S>(state: &Mutex<S>) -> MutexGuard<'_, S> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A condition variable whose notifications cost no system call if no thread waits for them.
+/// A condition variable whose notifications make no system call if no thread waits.
 ///
-/// A thread that changes the state notifies after that, with or without the lock: a thread that has seen the
-/// state before the change is counted before it gives up the lock.
+/// A thread that changes the state notifies afterwards, with or without the lock. No wake-up is lost: a waiter that saw
+/// the old state was counted before it released the lock.
 #[derive(Debug, Default)]
 pub struct Waiters {
     changed: Condvar,
@@ -20,13 +20,13 @@ pub struct Waiters {
 }
 
 impl Waiters {
-    /// Waits for a notification, at most so long.
+    /// Waits for a notification, but no longer than `most`.
     pub fn wait<'a, S>(&self, guard: MutexGuard<'a, S>, most: Duration) -> MutexGuard<'a, S> {
         let mut is_first = true;
         self.wait_while(guard, most, |_| std::mem::take(&mut is_first))
     }
 
-    /// Waits while the state is so, at most so long.
+    /// Waits while `condition` holds, but no longer than `most`.
     pub fn wait_while<'a, S>(
         &self,
         guard: MutexGuard<'a, S>,
@@ -39,14 +39,14 @@ impl Waiters {
         waited.unwrap_or_else(PoisonError::into_inner).0
     }
 
-    /// Wakes one of the threads that wait.
+    /// Wakes one waiting thread.
     pub fn notify_one(&self) {
         if self.waiting.load(Ordering::Relaxed) > 0 {
             self.changed.notify_one();
         }
     }
 
-    /// Wakes all threads that wait.
+    /// Wakes all waiting threads.
     pub fn notify_all(&self) {
         if self.waiting.load(Ordering::Relaxed) > 0 {
             self.changed.notify_all();

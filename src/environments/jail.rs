@@ -73,7 +73,7 @@ impl InstallJail {
             .policy(policy)
             .environment(environment)
             .ready(0)
-            .build_as_it_is();
+            .build_without_installing();
         Ok(Self {
             sandbox: Arc::new(sandbox.map_err(EnvironmentError::Sandbox)?),
             interpreter: interpreter.executable.clone(),

@@ -65,7 +65,7 @@ impl SandboxBuilder {
             let store = EnvironmentStore::of(&self.caller_environment())?;
             make_store(&store.added())?;
         }
-        self.build_as_it_is()
+        self.build_without_installing()
     }
 }
 

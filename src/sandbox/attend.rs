@@ -1,4 +1,4 @@
-//! Sessions: one caller, one live worker at a time.
+//! Serves sessions: each has one caller and one live worker at a time.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -23,55 +23,53 @@ use crate::supervisor::{
 };
 use sandfork_jail::control::CpuBudgetScope;
 
-/// How long a caller may take to read its last event.
-const LAST_WORDS: Duration = Duration::from_secs(5);
+/// How long to wait for a caller to read its last event.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What a caller specifies when it opens a session.
+/// The settings with which a caller opens a session.
 #[derive(Debug, Default)]
 pub struct SessionRequest {
     /// The guest's standard input; empty if `None`.
     pub stdin: Option<OwnedFd>,
-    /// The state with which the session begins.
+    /// The snapshot from which the session starts.
     pub from: Option<Arc<Image>>,
     /// How much of the time that host tools run is excluded from the cell's time.
     pub tool_time: ToolTime,
-    /// Whether the host is asked which of the paths that the guest was not shown it has.
+    /// Whether to check if a path that the guest cannot see exists on the host.
     pub ask_host: AskHost,
-    /// The session's number, over its restarts, once it has one.
+    /// The session's number, kept over restarts; assigned when the session starts.
     pub session: Option<u64>,
-    /// Where programs are asked for.
+    /// The queue of requests for programs.
     pub programs: Option<Arc<Queue>>,
-    /// The number by which another process finds those.
+    /// The number by which other processes refer to the session's programs.
     pub number: Option<u64>,
 }
 
-/// A worker, how its session begins, and what refills the pool.
+/// A worker, how its session begins, and a guard that refills the pool.
 pub type Ready<'a> = (Parked, Beginning, Option<Deferred<'a>>);
 
-/// How a worker is left whose session goes on.
-enum Left<'a> {
-    /// For this one, by the request with this number.
+/// How a session continues after its worker is gone.
+enum Handover<'a> {
+    /// In this worker, for the rollback request with this number.
     RolledBack(Box<Ready<'a>>, u64),
     Paused(Box<Paused>),
 }
 
-/// What follows a worker.
+/// How to continue after a session has ended.
 enum Next {
-    /// Another worker, for the request with this id, which begins with a state or anew.
+    /// With another worker, for the request with this number, restored from a snapshot if one is given.
     Worker(u64, Option<Arc<Image>>),
     End,
 }
 
 impl Sandbox {
-    /// Serves sessions to a caller, one worker after another, until the caller closes the session
-    /// or disconnects.
+    /// Serves a caller's session, one worker after another, until the caller closes the session or disconnects.
     ///
-    /// Blocks the calling thread. `docs/protocol.md` describes the events, from
-    /// [`ClientEvent::Opened`] on.
+    /// Blocks the calling thread. `docs/protocol.md` describes the events, from [`ClientEvent::Opened`] on.
     ///
     /// # Errors
     ///
-    /// When no worker could be provided. The caller has received the error.
+    /// If no worker could be provided. The caller has received the error.
     pub(crate) fn attend(
         &self,
         caller: &mut dyn Caller,
@@ -90,7 +88,7 @@ impl Sandbox {
                     continue;
                 }
                 Ok(SessionExit::Ended(why)) => why,
-                // The attempt goes on with them.
+                // `attempt_session` handles both itself.
                 Ok(SessionExit::Rollback { .. } | SessionExit::Paused(_)) => continue,
                 Err(error) => {
                     self.inner.counts.refuse(error.kind());
@@ -146,22 +144,22 @@ impl Sandbox {
                 }))
             });
             caller.answer(event, Payload::default());
-            let left = loop {
-                let left = served.attend(caller, turn.first.take(), refill.take());
+            let handover = loop {
+                let exit = served.attend(caller, turn.first.take(), refill.take());
                 if !parked.zygote.is_alive() {
                     self.inner.zygotes.discard(&parked.zygote);
                 }
-                match left? {
+                match exit? {
                     SessionExit::Rollback { id, snapshot } => {
                         match self.rolled_back(snapshot, terms) {
-                            Ok(ready) => break Left::RolledBack(Box::new(ready), id),
+                            Ok(ready) => break Handover::RolledBack(Box::new(ready), id),
                             Err(refusal) => caller.refuse(Some(id), refusal),
                         }
                     }
                     SessionExit::Paused(paused) => match self.try_out(&paused.image, terms) {
                         Ok(()) => {
                             served.note_paused(&paused);
-                            break Left::Paused(paused);
+                            break Handover::Paused(paused);
                         }
                         Err(error) if paused.asked.is_some() => {
                             caller.refuse(paused.asked, error.into());
@@ -171,15 +169,15 @@ impl Sandbox {
                     exit => return Ok(exit),
                 }
             };
-            // The state is another worker's, or lies on a disk. This one ends.
+            // Another worker or a file has the session's state now, so this worker ends.
             drop(served);
-            turn = match left {
-                Left::RolledBack(ready, id) => {
+            turn = match handover {
+                Handover::RolledBack(ready, id) => {
                     former.end(parked);
                     *restart = Some(id);
                     Turn::of(*ready)
                 }
-                Left::Paused(paused) => {
+                Handover::Paused(paused) => {
                     drop(parked);
                     let queue = request.programs.as_deref();
                     match self.pause(caller, &paused, terms, queue, restart)? {
@@ -202,47 +200,46 @@ impl Sandbox {
         }
     }
 
-    /// A worker for a new session.
+    /// Makes a worker for a new session.
     fn fresh(&self, stdin: Option<OwnedFd>) -> Result<Ready<'_>, Error> {
         let (parked, refill) = match &stdin {
-            // A worker that is ready has no standard input.
+            // A parked worker has no standard input.
             None => self.filler.take(&self.inner, CpuBudgetScope::Cell),
             Some(_) => (None, None),
         };
-        let stood_ready = parked.is_some();
+        let was_parked = parked.is_some();
         let parked = match parked {
             Some(parked) => parked,
-            None => self.inner.stand(stdin)?,
+            None => self.inner.make_parked(stdin)?,
         };
-        // Refills only after the caller can go on. If too few workers were ready, that is soon
-        // enough.
-        Ok((parked, Beginning::Fresh, refill.filter(|_| stood_ready)))
+        // Refill only after the caller can continue. If the pool was empty, `refill` is dropped, which refills it now.
+        Ok((parked, Beginning::Fresh, refill.filter(|_| was_parked)))
     }
 
-    /// A worker that has taken on this state.
+    /// Makes a worker and restores it from a snapshot.
     pub(super) fn restored(
         &self,
         image: &Arc<Image>,
         stdin: Option<OwnedFd>,
         terms: SessionTerms,
     ) -> Result<Ready<'_>, Error> {
-        let (parked, refill) = self.worker_of(image, stdin)?;
+        let (parked, refill) = self.take_worker_of(image, stdin)?;
         let context = self.inner.run_context(&parked.zygote);
         let state = Beginning::State(Arc::clone(image));
         WorkerLoop::new(&context, &parked.verified, Purpose::Session(terms), state)?.restore()?;
         Ok((parked, Beginning::Restored(Arc::clone(image)), refill))
     }
 
-    /// Requires that a worker could take on this state.
+    /// Checks that a worker could be restored from a snapshot.
     pub(super) fn try_out(&self, image: &Arc<Image>, terms: SessionTerms) -> Result<(), Error> {
-        let (parked, _refill) = self.worker_of(image, None)?;
+        let (parked, _refill) = self.take_worker_of(image, None)?;
         let context = self.inner.run_context(&parked.zygote);
         let trial = Beginning::Trial(Arc::clone(image));
         WorkerLoop::new(&context, &parked.verified, Purpose::Session(terms), trial)?.try_out()
     }
 
-    /// A worker of the zygote whose workers have the addresses of this state.
-    fn worker_of(
+    /// Takes or makes a worker of the snapshot's zygote: only its workers have the same address layout.
+    fn take_worker_of(
         &self,
         image: &Image,
         stdin: Option<OwnedFd>,
@@ -254,7 +251,7 @@ impl Sandbox {
         let parked = parked.filter(|parked| Arc::ptr_eq(&parked.zygote, &image.zygote));
         let parked = match parked {
             Some(parked) => parked,
-            None => self.inner.worker_for(image, stdin)?,
+            None => self.inner.make_worker_of(image, stdin)?,
         };
         Ok((parked, refill))
     }
@@ -269,7 +266,7 @@ impl Sandbox {
         Ok(self.restored(&image, None, terms)?)
     }
 
-    /// Serves the caller of a session that has ended, until it requests another worker or disconnects.
+    /// Serves the caller of an ended session, until the caller requests another worker or disconnects.
     fn serve_ended(&self, caller: &mut dyn Caller, why: &str) -> Result<Next, Error> {
         loop {
             match await_caller(caller).when("wait for the caller")? {
@@ -286,7 +283,7 @@ impl Sandbox {
                     return finish(caller).map(|()| Next::End);
                 }
                 CallerEvent::Request(ask, _) => {
-                    // An answer or an interrupt that comes too late is dropped.
+                    // A late return value or interrupt is dropped.
                     if ask.id().is_some() {
                         caller.refuse(ask.id(), Refusal::Ended(why.to_owned()));
                     }
@@ -301,7 +298,7 @@ impl Sandbox {
         }
     }
 
-    /// A handle on the programs of a session that begins.
+    /// Returns a handle on the programs of a new session.
     pub(crate) fn programs(&self) -> Result<Programs, Error> {
         let limits = &self.inner.plan.supervision.limits;
         Ok(Programs::new(limits.output())?)
@@ -325,7 +322,7 @@ impl Sandbox {
         &self.inner.policy
     }
 
-    /// The guests' interpreter.
+    /// Returns the guests' interpreter.
     pub(crate) fn python(&self) -> Python {
         let interpreter = &self.inner.plan.interpreter;
         let (major, minor, micro) = interpreter.version;
@@ -336,11 +333,11 @@ impl Sandbox {
         }
     }
 
-    /// The limits by their policy keys, in seconds, bytes or counts.
+    /// Returns the limits by policy key, in seconds, bytes or counts.
     pub(crate) fn limits_by_key(&self) -> BTreeMap<&'static str, f64> {
         let limits = &self.inner.plan.supervision.limits;
         let number = |name: LimitName| {
-            #[allow(clippy::cast_precision_loss)] // what is that large may be off by a byte
+            #[allow(clippy::cast_precision_loss)] // a limit above 2^53 may be off by one
             let amount = limits.amount(name) as f64;
             match name.spec().unit {
                 Unit::Duration | Unit::Cores => amount / 1000.0,
@@ -353,8 +350,12 @@ impl Sandbox {
 }
 
 impl Inner {
-    /// Makes a worker of the zygote whose workers have the addresses of this state.
-    fn worker_for(&self, image: &Image, stdin: Option<OwnedFd>) -> Result<Parked, SupervisorError> {
+    /// Makes a worker of the snapshot's zygote.
+    fn make_worker_of(
+        &self,
+        image: &Image,
+        stdin: Option<OwnedFd>,
+    ) -> Result<Parked, SupervisorError> {
         let made = self.park_of(&image.zygote, CpuBudgetScope::Cell, stdin);
         made.map_err(|error| match error {
             SupervisorError::ZygoteGone => SnapshotRefusal::Other(
@@ -366,9 +367,8 @@ impl Inner {
         })
     }
 
-    /// Makes a ready worker now. If the zygote was ended from outside, the session only starts
-    /// later.
-    fn stand(&self, stdin: Option<OwnedFd>) -> Result<Parked, SupervisorError> {
+    /// Makes a worker now. Retries once with a new zygote if the current one was killed from outside.
+    fn make_parked(&self, stdin: Option<OwnedFd>) -> Result<Parked, SupervisorError> {
         let again = stdin.as_ref().map(OwnedFd::try_clone).transpose();
         match self.park(CpuBudgetScope::Cell, stdin) {
             Err(SupervisorError::ZygoteGone) => self.park(
@@ -380,9 +380,9 @@ impl Inner {
     }
 }
 
-/// Reports that the session is closed, and waits until the caller can read that.
+/// Reports that the session is closed, and waits until the caller can have read that.
 fn finish(caller: &mut dyn Caller) -> Result<(), Error> {
     caller.answer(ClientEvent::Closed, Payload::default());
-    let until = Instant::now() + LAST_WORDS;
+    let until = Instant::now() + CLOSE_TIMEOUT;
     Ok(drain(caller, Some(until)).when("wait for the caller")?)
 }

@@ -1,5 +1,5 @@
-//! Builds a sandbox from a policy: starts the interpreter, probes the host, plans, and enters the
-//! jail.
+//! Builds a sandbox from a policy: starts the interpreter, probes the host, makes the plan, and has the interpreter
+//! enter the jail.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use super::pool::{Filler, Pool};
 use super::stats::Counts;
 #[cfg(feature = "internals")]
 use super::turnover::Turnover;
-use super::zygote_manager::{Making, Serving, ZygoteManager};
+use super::zygote_manager::{PendingZygote, Serving, ZygoteManager};
 use super::{AddedStore, AtomicUsize, Inner, Sandbox};
 use crate::admission::Admission;
 use crate::error::Error;
@@ -33,7 +33,7 @@ use sandfork_jail::control::RunPath;
 /// Builds a [`Sandbox`].
 #[derive(Clone, Debug, Default)]
 pub struct SandboxBuilder {
-    /// `None` stands for the built-in policy: loading it takes longer than finding an existing
+    /// `None` for the built-in policy, which is loaded late because loading it takes longer than finding an existing
     /// sandbox.
     policy: Option<Policy>,
     serving: Serving,
@@ -42,8 +42,8 @@ pub struct SandboxBuilder {
     pub(super) admission: Option<Admission>,
 }
 
-/// The default for how many workers may be ready: as many as can be made at once.
-fn usual_ready() -> usize {
+/// Returns the default number of ready workers: as many as the host can make at once.
+fn default_ready() -> usize {
     const MOST: usize = 8;
     processors().get().min(MOST)
 }
@@ -56,33 +56,33 @@ impl SandboxBuilder {
         self
     }
 
-    /// Sets the environment that resolves the interpreter's name and supplies the variables of
-    /// `env.pass`. The default is this process's environment.
+    /// Sets the environment that resolves the interpreter's name and supplies the variables of `env.pass`. The default
+    /// is this process's environment.
     #[must_use]
     pub fn environment(mut self, environment: CallerEnvironment) -> Self {
         self.environment = Some(environment);
         self
     }
 
-    /// Sets how many runs the sandbox is for. The default is many. A sandbox for one run starts
-    /// sooner; it can run more, but more slowly.
+    /// Sets how many runs the sandbox is optimized for. The default is many. A sandbox for one run starts sooner; it
+    /// can run more, but more slowly.
     #[must_use]
     pub fn lifetime(mut self, lifetime: Lifetime) -> Self {
         self.serving.lifetime = lifetime;
         self
     }
 
-    /// Sets how many workers may be ready before they are requested: forked, jailed and verified.
-    /// Their number follows the recent request rate, and is zero before the first request. Each
-    /// takes the memory of a forked interpreter that has done nothing yet. With 0, every worker is
-    /// made on request. The default is the number of the host's processors, at most 8.
+    /// Sets how many workers may be ready before a request arrives: forked, jailed and verified. The number of ready
+    /// workers follows the recent request rate, and is zero before the first request. Each takes the memory of a forked
+    /// interpreter that has run nothing yet. With 0, every worker is made on request. The default is the number of the
+    /// host's processors, at most 8.
     #[must_use]
     pub fn ready(mut self, most: usize) -> Self {
         self.ready = Some(most);
         self
     }
 
-    /// Sets what serves a run in its worker.
+    /// Sets which code executes a run in its worker.
     #[cfg(feature = "internals")]
     pub(crate) fn with_run_path(mut self, run_path: RunPath) -> Self {
         self.serving.run_path = run_path;
@@ -96,12 +96,12 @@ impl SandboxBuilder {
         self
     }
 
-    /// The policy, if it is not the default.
+    /// Returns the policy, if one was set.
     pub(crate) fn given_policy(&self) -> Option<&Policy> {
         self.policy.as_ref()
     }
 
-    fn for_policy(&self) -> Cow<'_, Policy> {
+    fn policy_or_default(&self) -> Cow<'_, Policy> {
         let given = self.policy.as_ref();
         given.map_or_else(|| Cow::Owned(Policy::default()), Cow::Borrowed)
     }
@@ -111,7 +111,7 @@ impl SandboxBuilder {
         given.unwrap_or_else(CallerEnvironment::current)
     }
 
-    /// Limits concurrent runs to what this admits. Sessions and their cells take a turn only by
+    /// Limits concurrent runs by an [`Admission`]. Sessions and their cells count only if the caller admits them with
     /// [`Admission::admit`]. The default is no limit.
     #[must_use]
     pub fn admission(mut self, admission: &Admission) -> Self {
@@ -119,10 +119,10 @@ impl SandboxBuilder {
         self
     }
 
-    /// Builds a sandbox whose packages are there.
-    pub(crate) fn build_as_it_is(self) -> Result<Sandbox, Error> {
+    /// Builds a sandbox without installing packages: those that the policy names must be installed already.
+    pub(crate) fn build_without_installing(self) -> Result<Sandbox, Error> {
         let environment = self.caller_environment();
-        let policy = self.for_policy();
+        let policy = self.policy_or_default();
         let support = CgroupSupport::probe();
         cgroup::make_room(&support)?;
         let chosen = ChosenInterpreter::of(&policy, &environment)?;
@@ -146,7 +146,7 @@ impl SandboxBuilder {
         if let Some(egress) = &egress {
             trust(&mut plan.jail, &egress.certificate()?);
         }
-        let zygote = Making::begin(launched, &plan, self.serving, &start, None)?;
+        let zygote = PendingZygote::begin(launched, &plan, self.serving, &start, None)?;
         let cgroups = plan.cgroup.as_ref().map(CgroupRoot::create).transpose()?;
         cgroups.iter().for_each(CgroupRoot::prepare);
         let sessions = match plan.session_files {
@@ -161,7 +161,7 @@ impl SandboxBuilder {
             sha256: policy.sha256().to_owned(),
         };
         let ready = match (self.serving.lifetime, plan.interpreter.start) {
-            (Lifetime::ManyRuns, Start::Forked) => self.ready.unwrap_or_else(usual_ready),
+            (Lifetime::ManyRuns, Start::Forked) => self.ready.unwrap_or_else(default_ready),
             // Without forking, each ready worker would cost a whole interpreter.
             _ => 0,
         };
@@ -190,21 +190,21 @@ impl SandboxBuilder {
         })
     }
 
-    /// Preloads the policy's modules in a zygote that serves nothing, and says how each is loaded.
+    /// Preloads the policy's modules in a zygote that runs nothing, and returns how each was loaded.
     pub(crate) fn try_preloads(&self) -> Result<Vec<PreloadPlan>, Error> {
         Ok(self.try_zygote(Lifetime::OneRun)?.1.interpreter.preload)
     }
 
-    /// How many pages a fork of a zygote copies at once here, or why it copies none.
+    /// Returns how many pages a fork copies eagerly on this host, or why none.
     pub(crate) fn try_copies(&self) -> Result<Result<usize, Errno>, Error> {
         let copied = self.try_zygote(Lifetime::ManyRuns)?.0.copied;
         Ok(copied.unwrap_or(Err(Errno::ENOTSUP)))
     }
 
-    /// Makes a zygote that serves nothing.
+    /// Starts a zygote that runs nothing.
     fn try_zygote(&self, lifetime: Lifetime) -> Result<(Arc<Zygote>, Plan), Error> {
         let environment = self.caller_environment();
-        let policy = self.for_policy();
+        let policy = self.policy_or_default();
         let serving = Serving {
             lifetime,
             ..Serving::default()
@@ -213,14 +213,14 @@ impl SandboxBuilder {
         let chosen = ChosenInterpreter::of(&policy, &environment)?;
         let (launched, mut plan, start) =
             launch(&policy, &chosen, serving.lifetime, support, &environment)?;
-        let zygote = Making::begin(launched, &plan, serving, &start, None)?;
+        let zygote = PendingZygote::begin(launched, &plan, serving, &start, None)?;
         let zygote = zygote.finish(&mut plan, &start)?;
         Ok((zygote, plan))
     }
 }
 
-/// Starts the interpreter and makes the plan. What does not depend on what the interpreter reports of itself is
-/// done while it starts, which takes longer.
+/// Starts the interpreter and makes the plan. Work that needs no facts from the interpreter is done while it starts,
+/// which takes longer.
 fn launch(
     policy: &Policy,
     chosen: &ChosenInterpreter,
@@ -236,10 +236,10 @@ fn launch(
         let interpreter = Interpreter::from_facts(facts, executable)?;
         plan(policy, &host.clone()?.with(interpreter))
     };
-    // Most likely it reports what it reported the last time.
+    // The interpreter most likely reports the same facts as last time.
     let guess = start.facts().map(|facts| (plan_for(&facts), facts));
     let launched = match starting.launched() {
-        // The probe of the interpreter knows what else may have that name.
+        // The probe explains better what the file is if it is not a usable interpreter.
         Err(error @ SupervisorError::ZygoteEnded(_)) => {
             probe_interpreter(executable, environment)?;
             return Err(error.into());

@@ -1,4 +1,4 @@
-//! Which interpreter a policy means: one of the host, or that of an environment of packages.
+//! Chooses a policy's interpreter: one of the host, or that of a package environment.
 
 use std::fs::File;
 use std::io::Read;
@@ -13,24 +13,24 @@ use crate::policy::{Policy, Requirement};
 /// The interpreter of a sandbox.
 #[derive(Debug)]
 pub struct ChosenInterpreter {
-    /// The program.
+    /// The path of the executable.
     pub executable: PathBuf,
-    /// Keeps its environment from being removed.
+    /// Holds a lock on its environment, so that the environment is not removed.
     pub held: Option<File>,
 }
 
 impl ChosenInterpreter {
-    /// The interpreter of a policy for a caller with this environment.
+    /// Returns a policy's interpreter, for a caller with this environment.
     ///
     /// # Errors
-    /// If it cannot be found, or its environment has not been made.
+    /// If the interpreter cannot be found, or its environment has not been created.
     pub fn of(policy: &Policy, environment: &CallerEnvironment) -> Result<Self, Error> {
         let python = &policy.python;
         let store = || EnvironmentStore::of(environment);
         let found = if let Some(name) = &python.environment {
             store()?.find(&name.value)?
         } else {
-            let executable = of_host(&python.interpreter.value, environment)?;
+            let executable = resolve_on_host(&python.interpreter.value, environment)?;
             if python.packages.is_empty() {
                 let held = None;
                 return Ok(Self { executable, held });
@@ -49,11 +49,11 @@ impl ChosenInterpreter {
     }
 }
 
-/// The program behind `python.interpreter`.
+/// Resolves `python.interpreter` to an executable.
 ///
-/// A launcher script, such as pyenv puts on `PATH`, is asked which interpreter it would start: it
+/// A launcher script, such as pyenv's shim on `PATH`, is run here to learn which interpreter it would start, because it
 /// needs the caller's environment, which a zygote must not have.
-fn of_host(named: &str, environment: &CallerEnvironment) -> Result<PathBuf, Error> {
+fn resolve_on_host(named: &str, environment: &CallerEnvironment) -> Result<PathBuf, Error> {
     let path = resolve_interpreter(named, environment)?;
     if is_script(&path) {
         return Ok(probe_interpreter(&path, environment)?.executable);

@@ -1,4 +1,4 @@
-//! A digest of everything a sandbox is made from.
+//! Computes a digest of everything from which a sandbox is made.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -16,12 +16,11 @@ use crate::plan::needs;
 use crate::policy::Policy;
 use sandfork_jail::control::Lifetime;
 
-/// Identifies what a sandbox is made from. If two keys are equal, one sandbox serves
-/// both.
+/// Identifies the inputs from which a sandbox is made. Equal keys mean that one sandbox can serve both callers.
 ///
-/// It covers the policy with its name, the values of the variables that the policy passes on, the
-/// interpreter that the caller's environment selects, and the current file at each path that the
-/// policy names. The key reveals none of them.
+/// The key covers the policy with its name, the values of the variables that the policy passes on, the interpreter that
+/// the caller's environment selects, and the current file at each path that the policy names. It is a hash, so it
+/// reveals none of them.
 #[derive(Clone, Copy, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct SandboxKey([u8; 32]);
 
@@ -33,19 +32,20 @@ impl fmt::Debug for SandboxKey {
 }
 
 impl SandboxKey {
-    /// The key of a sandbox under this policy. Starts nothing and takes some tens of microseconds.
+    /// Computes the key of a sandbox under this policy. Starts no process unless the interpreter is a launcher script,
+    /// and otherwise takes some tens of microseconds.
     ///
     /// # Errors
     ///
-    /// When the interpreter cannot be found.
+    /// If the interpreter cannot be found.
     pub(crate) fn of(
         policy: &Policy,
         lifetime: Lifetime,
         environment: &CallerEnvironment,
     ) -> Result<Self, Error> {
         let python = &policy.python;
-        // Those with packages are found by what is asked for, which takes no longer for an interpreter that is no
-        // launcher script.
+        // An environment of packages is looked up by its name or its requirements, which is as fast unless the
+        // interpreter is a launcher script.
         let interpreter = if python.environment.is_some() || !python.packages.is_empty() {
             ChosenInterpreter::of(policy, environment)?.executable
         } else {
@@ -61,23 +61,23 @@ impl SandboxKey {
             Lifetime::OneRun => "one",
         });
         for name in &needs.variables {
-            parts.add_if_any(environment.text(name));
+            parts.add_optional(environment.text(name));
         }
         parts.add(&interpreter);
         parts.add_identity(&interpreter);
         if is_script(&interpreter) {
-            // A launcher decides by these variables, and by its own files.
+            // A launcher chooses by these variables, and by its own files.
             for (name, value) in environment.deciding() {
                 parts.add(name);
                 parts.add(value);
             }
         }
-        // A recreated environment at the same path is a different one.
+        // A recreated environment at the same path is a different environment.
         parts.add_identity(interpreter.parent().unwrap_or(Path::new("/")));
         for path in &needs.paths {
             parts.add_identity(path);
         }
-        // The plan has looked where these lie.
+        // The plan has resolved where these files are.
         for file in needs.kept.iter().flat_map(|kept| &kept.policies) {
             parts.add(file);
         }
@@ -85,7 +85,7 @@ impl SandboxKey {
     }
 }
 
-/// Hashes the parts of a key, each with its length, so that no two parts run together.
+/// Hashes the parts of a key, each prefixed with its length, so that adjacent parts cannot be confused.
 struct Parts(Sha256);
 
 impl Parts {
@@ -95,12 +95,12 @@ impl Parts {
         self.0.update(bytes);
     }
 
-    fn add_if_any(&mut self, part: Option<&str>) {
+    fn add_optional(&mut self, part: Option<&str>) {
         self.0.update([u8::from(part.is_some())]);
         self.add(part.unwrap_or_default());
     }
 
-    /// Adds the identity of the file at a path, which changes when the file is written anew.
+    /// Adds the identity of the file at a path, which changes when the file is rewritten.
     fn add_identity(&mut self, path: &Path) {
         let found = fs::metadata(path).ok();
         self.0.update([u8::from(found.is_some())]);
@@ -125,7 +125,7 @@ mod tests {
     use crate::host::CallerEnvironment;
     use crate::policy::{BuiltInsOnly, Policy};
 
-    /// A directory of programs with a `python3` in it.
+    /// A directory with a `python3` in it, for use as `PATH`.
     struct Programs(tempfile::TempDir);
 
     impl Programs {
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_difference_is_in_no_key() {
+    fn irrelevant_variables_do_not_change_the_key() {
         let programs = Programs::new("binary");
         let environment = programs.environment();
         let other = environment.clone().changed_by([("OTHER", Some("value"))]);
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn each_part_makes_a_difference() {
+    fn every_input_changes_the_key() {
         let programs = Programs::new("binary");
         let environment = programs.environment();
         let plain = key(&[], &environment);
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_launcher_is_known_by_what_it_decides_by() {
+    fn launcher_variables_change_the_key() {
         let programs = Programs::new("#!/bin/sh\n");
         let environment = programs.environment();
         let version = |version| {
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interpreter_that_is_not_there_is_an_error() {
+    fn missing_interpreter_is_an_error() {
         let nowhere = CallerEnvironment::default();
         assert!(SandboxKey::of(&Policy::default(), Lifetime::ManyRuns, &nowhere).is_err());
     }

@@ -1,4 +1,4 @@
-//! The library's main interface: a sandbox for one policy, which runs each request in its own
+//! Provides [`Sandbox`], the library's main interface: it applies one policy, and runs each request in a separate
 //! worker.
 
 mod attend;
@@ -48,14 +48,13 @@ use crate::supervisor::{
 use sandfork_jail::control::CpuBudgetScope;
 use sandfork_jail::sys::write_signals;
 
-/// A sandbox: a plan, a warm interpreter under it, and the parent of its workers' cgroups.
+/// A plan, a warm interpreter under it, and the parent of its workers' cgroups.
 ///
-/// Each run gets a fresh worker: a forked interpreter in its own jail. When the run has ended, the
-/// worker is gone, with every process and file that it made. Any number of threads may run requests
-/// at once. The sandbox is `Send` and `Sync`, and each run holds only its own sockets.
+/// Each run gets a fresh worker: a forked interpreter in its own jail. When the run ends, the worker is removed with
+/// every process and file that it made. The sandbox is `Send` and `Sync`, so any number of threads may run requests at
+/// once; a run shares no socket with another.
 ///
-/// Dropping the sandbox ends everything that belongs to it. So does the end of the process for any
-/// reason.
+/// Dropping the sandbox ends everything that belongs to it. So does the end of the process, for any reason.
 #[derive(Debug)]
 pub struct Sandbox {
     inner: Arc<Inner>,
@@ -76,21 +75,21 @@ struct Inner {
     plan: Plan,
     policy: PolicyIdentity,
     grants: Grants,
-    /// Keeps the environment of packages from being removed.
+    /// Holds a lock on the package environment, so that it is not removed.
     _environment: Option<File>,
     added: Option<AddedStore>,
-    /// What it was built with, but for the policy.
+    /// The builder's settings, without the policy.
     settings: SandboxBuilder,
     runs: AtomicUsize,
     counts: Counts,
 }
 
-/// What sessions need to have packages added to them.
+/// Resources for adding packages to sessions.
 #[derive(Debug)]
 struct AddedStore {
-    /// Says where the packages come from.
+    /// The caller's environment, which configures the package sources.
     caller: CallerEnvironment,
-    /// Keeps what is added from being removed.
+    /// Holds a lock on the added packages, so that they are not removed.
     _held: Option<File>,
 }
 
@@ -100,16 +99,16 @@ impl Sandbox {
         SandboxBuilder::default()
     }
 
-    /// Starts building a sandbox with the settings of this one, but for the policy.
+    /// Returns a builder with this sandbox's settings, but without its policy.
     pub(crate) fn another(&self) -> SandboxBuilder {
         self.inner.settings.clone()
     }
 
     /// Runs a request in a fresh worker and waits for its end.
     ///
-    /// Blocks the calling thread until nothing of the worker is left. That takes about as long as
-    /// the guest runs, and at most `limits.wall` plus the time that ending it takes. An async
-    /// caller should use a thread that may block. [`Request::cancel`] ends the run sooner.
+    /// Blocks the calling thread until the worker and everything it started are gone: about as long as the guest runs,
+    /// and at most `limits.wall` plus the time to kill it. An async caller should use a thread that may block.
+    /// [`Request::cancel`] ends the run sooner.
     ///
     /// ```no_run
     /// let sandbox = sandfork::Sandbox::builder().build()?;
@@ -120,8 +119,8 @@ impl Sandbox {
     ///
     /// # Errors
     ///
-    /// Only when the sandbox could not be provided; [`Error::kind`] returns the kind of error.
-    /// Anything that the guest does is an [`Outcome`].
+    /// Only if the sandbox could not be provided; [`Error::kind`] returns the kind of error. Whatever the guest does is
+    /// an [`Outcome`].
     pub fn run(&self, request: impl Into<Request>) -> Result<Outcome, Error> {
         self.run_streaming(request, &mut ())
     }
@@ -143,13 +142,12 @@ impl Sandbox {
         result
     }
 
-    /// Counts what the sandbox does now, and what became of what it was asked for.
+    /// Returns counts of current and past activity.
     ///
-    /// `running` has the runs and cells that run, `waiting` the runs that wait for their
-    /// [`Admission`], `sessions` the open sessions, and `paused` those of them that are paused. `ended.ok`, `ended.timeout` and the
-    /// like have the runs and cells that ended with this [`Status`](crate::Status), and `refused.busy` and
-    /// the like those that were not run, by [`ErrorKind`]. A count that would be zero may be
-    /// missing.
+    /// `running` counts the active runs and cells, `waiting` the runs that wait for [`Admission`], `sessions` the open
+    /// sessions, and `paused` the paused sessions among them. `ended.ok`, `ended.timeout` and so on count the runs and
+    /// cells that ended with that [`Status`](crate::Status). `refused.busy` and so on count the requests that did not
+    /// run, by [`ErrorKind`]. A count of zero may be missing.
     ///
     /// ```no_run
     /// let sandbox = sandfork::Sandbox::builder().build()?;
@@ -182,7 +180,7 @@ impl Sandbox {
         let _running = self.inner.counts.begin(Activity::Running);
         drop(waiting);
         match self.attempt(request, sink) {
-            // Nothing has run yet: if the zygote was ended from outside, the run only starts later.
+            // No guest code has run yet. If the zygote was killed from outside, retry with a new one.
             Err(SupervisorError::ZygoteGone) => {}
             other => return Ok(other?),
         }
@@ -195,7 +193,7 @@ impl Sandbox {
         sink: &mut dyn OutputSink,
     ) -> Result<Outcome, SupervisorError> {
         let called = clock::now();
-        // A worker that is ready has no standard input.
+        // A parked worker has no standard input.
         let (parked, refill) = if request.has_stdin() {
             (None, None)
         } else {
@@ -209,7 +207,7 @@ impl Sandbox {
         let outcome = if let Some(verified) = ready {
             run_in(&verified, &context, request, sink, called, refill)
         } else {
-            // Too few workers were ready, so that refilling must not wait for the end of this run.
+            // The pool was empty: start refilling it now, not when this run ends.
             drop(refill);
             run(&context, request, sink)
         };
@@ -222,25 +220,25 @@ impl Sandbox {
         outcome
     }
 
-    /// The number of the egress process, if the policy has one.
+    /// Returns the pid of the egress process, if the policy needs one.
     #[cfg(feature = "internals")]
     pub(crate) fn egress_process(&self) -> Option<u32> {
         self.inner.egress.as_ref().map(|egress| egress.pid())
     }
 
-    /// How many pages each fork of the present zygote copies at once, or why it copies none. `None` without a zygote.
+    /// Returns how many pages each fork of the current zygote copies eagerly, or why none. `None` without a zygote.
     #[cfg(feature = "internals")]
     pub(crate) fn copied_at_fork(&self) -> Option<Result<usize, nix::errno::Errno>> {
         self.inner.zygote().ok()?.copied
     }
 
-    /// The states that it keeps for sessions.
+    /// Returns the shelf that holds the sessions' snapshots.
     pub(crate) fn snapshots(&self) -> &Shelf {
         &self.inner.snapshots
     }
 
-    /// Saves a state as a file, once another worker has shown that it could take it on from there. Returns the file's
-    /// length.
+    /// Saves a snapshot as a file, after a trial has shown that another worker could be restored from it. Returns the
+    /// file's length.
     pub(crate) fn save(&self, image: &Image, path: &Path) -> Result<u64, Refusal> {
         let zygote = self.inner.zygote()?;
         let saved = Arc::new(image.as_saved(&zygote)?);
@@ -255,7 +253,7 @@ impl Sandbox {
         })?)
     }
 
-    /// The state that a file has.
+    /// Loads the snapshot that a file holds.
     pub(crate) fn saved(&self, path: &Path) -> Result<Arc<Image>, Error> {
         let zygote = self.inner.zygote()?;
         let made_by = self.made_by().map_err(SupervisorError::from)?;
@@ -273,13 +271,13 @@ impl Sandbox {
         MadeBy::here(interpreter, self.inner.policy.sha256.clone())
     }
 
-    /// The interpreter whose packages sessions have, and the caller's environment, if the policy lets packages be added.
+    /// Returns the interpreter and the caller's environment for adding packages to sessions, if the policy allows that.
     pub(crate) fn to_add_packages(&self) -> Option<(&Path, &CallerEnvironment)> {
         let added = self.inner.added.as_ref()?;
         Some((&self.inner.plan.interpreter.executable, &added.caller))
     }
 
-    /// The plan for each worker.
+    /// Returns the plan of each worker.
     pub(crate) fn plan(&self) -> &Plan {
         &self.inner.plan
     }
@@ -287,7 +285,7 @@ impl Sandbox {
 
 impl Drop for Sandbox {
     fn drop(&mut self) {
-        // First: the pool's thread may wait for the zygote that is being made.
+        // Abort first: the pool's thread may be waiting for a zygote that is still starting.
         self.inner.zygotes.abort();
         self.filler.close(&self.inner);
         self.inner.zygotes.close();
@@ -320,7 +318,7 @@ impl Inner {
     }
 }
 
-/// Empty standard input.
+/// Opens an empty standard input.
 fn nothing_to_read() -> Result<OwnedFd, SupervisorError> {
     let null = File::open("/dev/null").when("open stdin")?;
     Ok(null.into())

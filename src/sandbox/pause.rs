@@ -1,4 +1,4 @@
-//! Sessions that are paused.
+//! Serves the callers of paused sessions, and resumes those sessions.
 
 use std::ops::ControlFlow;
 
@@ -13,18 +13,18 @@ use crate::supervisor::{
     Use,
 };
 
-/// The next worker of a session, and what comes with it.
+/// A session's next worker, and how the session continues in it.
 pub struct Turn<'a> {
     /// The worker.
     pub ready: Ready<'a>,
-    /// What the caller hears, if it does not hear that the session is opened.
+    /// The event for the caller, if it is not the event that the session is opened.
     pub event: Option<ClientEvent>,
-    /// A request that the worker gets first.
+    /// The first request for the worker.
     pub first: Option<(ClientRequest, Payload)>,
 }
 
 impl<'a> Turn<'a> {
-    /// That of a session which is opened.
+    /// Continues with an opened session.
     pub fn of(ready: Ready<'a>) -> Self {
         Self {
             ready,
@@ -35,8 +35,8 @@ impl<'a> Turn<'a> {
 }
 
 impl Sandbox {
-    /// Serves the caller of a session that is paused, until it is used or has ended. `restart` gets the number of the
-    /// request for which another worker takes over.
+    /// Serves the caller of a paused session until the session is used or has ended. Sets `restart` to the number of
+    /// the request that another worker answers.
     pub(super) fn pause(
         &self,
         caller: &mut dyn Caller,
@@ -85,7 +85,7 @@ impl Sandbox {
                         first,
                     }));
                 }
-                // Only workers of its interpreter have its addresses.
+                // Only workers of the snapshot's zygote have its address layout.
                 Err(_) if !paused.image.zygote.is_alive() => {
                     unanswered = id;
                     let why = "the interpreter from which it was forked ended while it was paused";
@@ -94,7 +94,7 @@ impl Sandbox {
                 Err(error) => match (first, queue) {
                     (Some(_), _) => caller.refuse(id, error.into()),
                     (None, Some(queue)) => {
-                        queue.refuse(&format!("it could not go on after a pause: {error}"));
+                        queue.refuse(&format!("it could not be resumed after a pause: {error}"));
                     }
                     (None, None) => {}
                 },

@@ -1,8 +1,8 @@
-//! Workers that are ready before they are requested: fork, jail and verification are done when a
+//! Keeps workers ready before they are requested, so that forking, jailing and verifying them are already done when a
 //! run or a session starts.
 //!
-//! A parked worker is as fresh as any other: no guest code has run in it. A thread of the sandbox
-//! parks as many as [`Demand`] computes, and none before the first request.
+//! A parked worker is as fresh as any other: no guest code has run in it. A thread of the sandbox parks as many workers
+//! as [`Demand`] computes, and none before the first request.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -17,13 +17,13 @@ use crate::supervisor::{Deferred, SupervisorError, VerifiedWorker, Zygote, clock
 use crate::waiters::{Waiters, lock};
 use sandfork_jail::control::CpuBudgetScope;
 
-/// How long the thread waits after it failed to make a worker. The next request reports the error.
+/// How long the thread pauses after it failed to make a worker. The next request reports the error.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// The kinds of parked workers, in their order. Each kind has its own shelf.
+/// The kinds of parked workers, in shelf order. Each kind has a separate shelf.
 const KINDS: [CpuBudgetScope; 2] = [CpuBudgetScope::Life, CpuBudgetScope::Cell];
 
-/// A worker that is ready, and the zygote that must outlive it.
+/// A ready worker, and the zygote that must outlive it.
 #[derive(Debug)]
 pub struct Parked {
     // Dropped first.
@@ -31,16 +31,16 @@ pub struct Parked {
     pub zygote: Arc<Zygote>,
 }
 
-/// The end of a worker whose state another one has taken on. The kernel takes 15 ms for a worker of 500 MB, for which the
-/// caller of the next one need not wait. Dropping this waits, so that nothing outlives the session.
+/// A thread that ends a replaced worker. The kernel takes 15 ms to free a worker of 500 MB, for which the next worker's
+/// caller need not wait. Dropping this waits, so that nothing outlives the session.
 #[derive(Debug, Default)]
 pub struct Former(Option<JoinHandle<()>>);
 
 impl Former {
-    /// Ends a worker, once the one before has ended: a caller cannot have many of them by rolling back again and again.
+    /// Ends a worker, once the previous one has ended: repeated rollbacks cannot accumulate dying workers.
     pub fn end(&mut self, worker: Parked) {
         self.wait();
-        // If there is no thread, the worker ends here, with the closure that has it.
+        // If no thread can be started, the closure and with it the worker are dropped here.
         let thread = thread::Builder::new().name("former worker".into());
         self.0 = thread.spawn(move || drop(worker)).ok();
     }
@@ -70,7 +70,7 @@ pub struct Pool {
 struct State {
     shelves: [Shelf; KINDS.len()],
     phase: Phase,
-    /// How long making a worker takes.
+    /// How long the last worker took to make.
     birth: Duration,
 }
 
@@ -82,7 +82,7 @@ struct Shelf {
 
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 enum Phase {
-    /// No worker was requested yet.
+    /// No worker has been requested yet.
     #[default]
     Idle,
     /// The thread runs.
@@ -92,7 +92,7 @@ enum Phase {
 }
 
 impl Pool {
-    /// A pool of at most `most` workers of each kind.
+    /// Creates a pool of at most `most` workers of each kind.
     pub fn new(most: usize) -> Self {
         Self {
             state: Mutex::default(),
@@ -101,27 +101,26 @@ impl Pool {
         }
     }
 
-    /// Takes a ready worker, if there is one. Counts the request in any case; the caller notifies
-    /// the thread later.
+    /// Takes a ready worker, if there is one. Counts the request either way; the caller notifies the thread later.
     fn take(&self, cpu: CpuBudgetScope) -> Option<Parked> {
         let mut state = lock(&self.state);
         let wanted = &mut state.shelves[cpu as usize];
         wanted.demand.note(Instant::now());
         let mut dead = Vec::new();
-        // The oldest one, so that no worker waits much longer than the others.
+        // The oldest worker, so that none waits much longer than the others.
         let taken = loop {
             match wanted.parked.pop_front() {
                 Some(parked) if parked.verified.worker.has_ended() => dead.push(parked),
                 other => break other,
             }
         };
-        // Ending workers that have died takes time.
+        // Release the lock first: reaping dead workers takes time.
         drop(state);
         taken
     }
 
-    /// The next task, with the lock held. `None` if there is nothing to do until the next request,
-    /// or until the returned time.
+    /// Returns the next task, with the lock held. If there is none before the next request, returns when to check
+    /// again, if ever.
     fn next_task(state: &mut State, most: usize) -> Result<Task, Option<Instant>> {
         let now = Instant::now();
         let birth = state.birth;
@@ -147,21 +146,20 @@ enum Task {
     End(Vec<Parked>),
 }
 
-fn serves(cpu: CpuBudgetScope) -> WorkerMode {
+fn worker_mode(cpu: CpuBudgetScope) -> WorkerMode {
     match cpu {
         CpuBudgetScope::Life => WorkerMode::OneRun,
         CpuBudgetScope::Cell => WorkerMode::Session,
     }
 }
 
-/// The thread that fills a pool. Dropping it ends the thread and the parked workers.
+/// The thread that fills a pool. [`close`](Self::close) ends the thread and the parked workers.
 #[derive(Debug, Default)]
 pub struct Filler(Mutex<Option<JoinHandle<()>>>);
 
 impl Filler {
-    /// Takes a ready worker, if there is one, and returns a guard that refills the pool later:
-    /// making another worker takes a processor for as long as a small run does. The first call
-    /// starts the thread.
+    /// Takes a ready worker, if there is one, and returns a guard that refills the pool later, because making another
+    /// worker occupies a processor for as long as a small run. The first call starts the thread.
     pub fn take<'p>(
         &self,
         inner: &'p Arc<Inner>,
@@ -223,7 +221,7 @@ fn fill(inner: &Inner) {
                 drop(state);
                 let started = Instant::now();
                 let made = inner.park(cpu, None).and_then(|parked| {
-                    parked.verified.rehearse(serves(cpu))?;
+                    parked.verified.rehearse(worker_mode(cpu))?;
                     Ok(parked)
                 });
                 let mut state = lock(&pool.state);
@@ -234,7 +232,7 @@ fn fill(inner: &Inner) {
                         state
                     }
                     Ok(parked) => {
-                        // Done without the lock: ending a worker takes time.
+                        // Release the lock first: ending a worker takes time.
                         drop(state);
                         drop(parked);
                         return;
@@ -271,7 +269,7 @@ impl Inner {
         self.park_of(&self.zygote()?, cpu, stdin)
     }
 
-    /// Makes a worker of this zygote.
+    /// Makes a worker of the given zygote.
     pub(super) fn park_of(
         &self,
         zygote: &Arc<Zygote>,

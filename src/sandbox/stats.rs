@@ -1,4 +1,4 @@
-//! Counts what a sandbox runs, and what became of it.
+//! Counts the runs, cells and sessions of a sandbox, and how they ended.
 
 use std::collections::BTreeMap;
 use std::mem;
@@ -23,7 +23,7 @@ struct Numbers {
     refused: BTreeMap<&'static str, u64>,
 }
 
-/// Something that goes on.
+/// An activity in progress.
 #[derive(Clone, Copy, Debug)]
 pub enum Activity {
     Running,
@@ -32,12 +32,12 @@ pub enum Activity {
     Paused,
 }
 
-/// Counts as going on until it is dropped.
+/// Counts an activity as in progress until it is dropped.
 #[derive(Debug)]
 pub struct Counted<'c>(&'c Counts, Activity);
 
 impl Counts {
-    /// Counts one more that goes on.
+    /// Counts an activity as begun.
     pub fn begin(&self, activity: Activity) -> Counted<'_> {
         lock(&self.0).now[activity as usize] += 1;
         Counted(self, activity)
@@ -48,12 +48,12 @@ impl Counts {
         *lock(&self.0).ended.entry(status.as_str()).or_default() += 1;
     }
 
-    /// Counts a request that got no sandbox, or was refused for another reason.
+    /// Counts a request that was refused or got no sandbox.
     pub fn refuse(&self, kind: ErrorKind) {
         *lock(&self.0).refused.entry(kind.as_str()).or_default() += 1;
     }
 
-    /// The numbers by their names.
+    /// Returns the counts by name.
     pub fn by_name(&self) -> BTreeMap<String, u64> {
         let numbers = lock(&self.0);
         let now = ["running", "waiting", "sessions", "paused"].map(str::to_owned);
@@ -67,12 +67,12 @@ impl Counts {
     }
 }
 
-/// A run that is counted once it has ended.
+/// A run that is counted when it has ended.
 #[derive(Debug)]
 pub struct CountedRun<'c>(pub &'c Counts);
 
 impl CountedRun<'_> {
-    /// Counts its result.
+    /// Counts the run's result.
     pub fn end(self, result: &Result<Outcome, Error>) {
         match result {
             Ok(outcome) => self.0.end_as(outcome.status()),
@@ -82,7 +82,7 @@ impl CountedRun<'_> {
     }
 }
 
-/// Its sink has panicked, and the worker was ended.
+/// Counts the run as interrupted: its sink panicked, and its worker was killed.
 impl Drop for CountedRun<'_> {
     fn drop(&mut self) {
         self.0.end_as(Status::Interrupted);
@@ -95,11 +95,11 @@ impl Drop for Counted<'_> {
     }
 }
 
-/// The caller of a session, whose cells are counted.
+/// A session's caller, whose cells are counted.
 pub struct CountedCaller<'c> {
     caller: &'c mut dyn Caller,
     counts: &'c Counts,
-    /// The cells that have no answer yet, by their numbers.
+    /// The cells that are still running, by request number.
     cells: Vec<(u64, Counted<'c>)>,
 }
 
@@ -112,7 +112,7 @@ impl<'c> CountedCaller<'c> {
         }
     }
 
-    /// Takes a cell that has its answer. Other requests are not counted.
+    /// Removes an answered cell, and returns whether there was one. Other requests are not counted.
     fn take_cell(&mut self, id: u64) -> bool {
         let before = self.cells.len();
         self.cells.retain(|(cell, _)| *cell != id);

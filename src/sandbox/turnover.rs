@@ -1,31 +1,31 @@
-//! When a zygote is replaced.
+//! Decides when a zygote is replaced.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::supervisor::Zygote;
 
-/// How long a zygote serves. Its workers share its hash seed and its address layout, so none serves for long.
+/// How long a zygote serves. Its workers share its hash seed and its address layout, so no zygote serves for long.
 #[derive(Clone, Copy, Debug)]
 pub struct Turnover {
-    /// From here on its successor is made, while it serves.
+    /// The point from which a successor is started, while the zygote still serves.
     pub renewed_after: Term,
-    /// From here on it gets no worker: runs wait for its successor.
+    /// The point from which the zygote forks no more workers: runs wait for its successor.
     pub most: Term,
-    /// How long after one attempt to make a successor has begun the next one may begin.
+    /// The minimum time between the starts of two attempts to make a successor.
     pub pause: Duration,
 }
 
-/// A part of a zygote's life, which ends with either.
+/// A part of a zygote's life, which ends as soon as either bound is reached.
 #[derive(Clone, Copy, Debug)]
 pub struct Term {
-    /// How many workers it has forked.
+    /// The number of forked workers.
     pub workers: u64,
-    /// How long it has served.
+    /// The time since the zygote began to serve.
     pub age: Duration,
 }
 
-/// SECURITY.md promises the bound. The quarter before it is time for heavy preloads, and for several attempts.
+/// SECURITY.md promises the upper bound. The last quarter leaves time for heavy preloads and for several attempts.
 impl Default for Turnover {
     fn default() -> Self {
         const HOUR: u64 = 3600;
@@ -43,17 +43,17 @@ impl Default for Turnover {
     }
 }
 
-/// One zygote, and what it has served.
+/// One zygote, and how much it has served.
 #[derive(Debug)]
 pub struct Generation<Z = Arc<Zygote>> {
     pub zygote: Z,
     begun: Instant,
     workers: u64,
-    /// When the last attempt to make its successor began.
+    /// When the last attempt to make a successor began.
     tried: Option<Instant>,
 }
 
-/// Whether the successor of a zygote is to be made.
+/// Whether to start a zygote's successor.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Renewal {
     Now,
@@ -70,15 +70,15 @@ impl<Z> Generation<Z> {
         }
     }
 
-    /// Counts one more worker. `None` if it may serve no other.
+    /// Counts one more worker. Returns `None` if the zygote may fork no other.
     pub fn serve(&mut self, turnover: &Turnover, now: Instant) -> Option<Renewal> {
         if self.has_served(turnover.most, now) {
             return None;
         }
         self.workers += 1;
         let since = |tried| now.saturating_duration_since(tried);
-        let rests = self.tried.is_some_and(|it| since(it) < turnover.pause);
-        if rests || !self.has_served(turnover.renewed_after, now) {
+        let is_pausing = self.tried.is_some_and(|it| since(it) < turnover.pause);
+        if is_pausing || !self.has_served(turnover.renewed_after, now) {
             return Some(Renewal::Later);
         }
         self.tried = Some(now);
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_successor_is_made_before_the_last_worker() {
+    fn successor_starts_before_the_last_worker() {
         let begun = Instant::now();
         let mut generation = Generation::new((), begun);
         let served: Vec<_> = (0..6)
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn an_attempt_that_failed_is_followed_by_another_after_a_pause() {
+    fn failed_attempt_is_retried_after_a_pause() {
         let begun = Instant::now();
         let mut generation = Generation::new((), begun);
         let mut at = |seconds| generation.serve(&turnover(), begun + SECOND * seconds);
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bound_is_what_security_md_promises() {
+    fn upper_bound_matches_security_md() {
         let promised = "(10,000 workers or one hour)";
         assert!(include_str!("../../SECURITY.md").contains(promised));
         let Turnover {

@@ -1,4 +1,4 @@
-//! The warm zygote of a sandbox, and its successors.
+//! Manages the warm zygote of a sandbox, and its successors.
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
@@ -14,22 +14,22 @@ use crate::supervisor::{
 use crate::waiters::{Waiters, lock};
 use sandfork_jail::control::{Lifetime, PreloadModule, Presence, PythonSetup, RunPath, Unready};
 
-/// The zygote in use. A replaced zygote lives until its last run has ended.
+/// Holds the current zygote. A replaced zygote lives until its last run has ended.
 #[derive(Debug)]
 pub struct ZygoteManager {
     shared: Arc<Shared>,
-    /// The thread that makes a successor, or has made the last one.
-    maker: Mutex<Option<JoinHandle<()>>>,
+    /// The thread that makes, or has made, the latest successor.
+    maker_thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 /// How zygotes serve.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Serving {
-    /// How many runs each is for.
+    /// How many runs each zygote is for.
     pub lifetime: Lifetime,
-    /// What serves a run in its worker.
+    /// Which code executes a run in its worker.
     pub run_path: RunPath,
-    /// When each is replaced.
+    /// When each zygote is replaced.
     pub turnover: Turnover,
 }
 
@@ -39,22 +39,22 @@ struct Shared {
     serving: Serving,
     start: StartCache,
     state: Mutex<State>,
-    /// Notified when a zygote was made, or could not be.
+    /// Notified when an attempt to make a zygote has ended.
     launched: Waiters,
     /// Ends the zygote that is being made.
     abort: Abort,
 }
 
-/// Its lock is held for a moment only: every run takes it.
+/// The mutable state. Its lock is held only briefly, because every run takes it.
 #[derive(Debug)]
 struct State {
     current: Option<Generation>,
-    /// Whether a thread makes the next one.
+    /// Whether a thread is making the next zygote.
     is_launching: bool,
 }
 
 impl ZygoteManager {
-    /// Begins with this zygote.
+    /// Starts with this zygote.
     pub fn new(zygote: Arc<Zygote>, plan: &Plan, serving: Serving, start: StartCache) -> Self {
         let shared = Shared {
             executable: plan.interpreter.executable.clone(),
@@ -69,11 +69,12 @@ impl ZygoteManager {
         };
         Self {
             shared: Arc::new(shared),
-            maker: Mutex::default(),
+            maker_thread: Mutex::default(),
         }
     }
 
-    /// Returns a zygote for one worker. Makes it only if none may serve: its successor is made in a thread.
+    /// Returns a zygote for one worker. Makes one only if the current zygote may not serve: a successor is made in a
+    /// thread.
     pub fn get(&self, plan: &Plan) -> Result<Arc<Zygote>, SupervisorError> {
         let shared = &self.shared;
         let turnover = &shared.serving.turnover;
@@ -103,25 +104,26 @@ impl ZygoteManager {
         }
     }
 
-    /// Makes a zygote in place of the current one, which serves meanwhile. If that fails, a later run tries again.
+    /// Starts a thread that replaces the current zygote, which serves meanwhile. If that fails, a later run tries
+    /// again.
     fn make_successor(&self, launching: Launching, plan: &Plan) {
         let plan = plan.clone();
-        let mut maker = lock(&self.maker);
-        let former = maker.take();
+        let mut maker_thread = lock(&self.maker_thread);
+        let former = maker_thread.take();
         let make = move || {
-            // It may still wait for the end of the zygote that it has replaced.
+            // The previous thread may still be waiting for the zygote that it replaced.
             _ = former.map(JoinHandle::join);
             if let Err(error) = launching.renew(&plan) {
                 tracing::debug!(%error, "the zygote has no successor yet");
             }
         };
         match thread::Builder::new().name("successor".into()).spawn(make) {
-            Ok(started) => *maker = Some(started),
+            Ok(started) => *maker_thread = Some(started),
             Err(error) => tracing::debug!(%error, "the zygote has no successor yet"),
         }
     }
 
-    /// Returns a zygote that has served no worker and will serve only this one.
+    /// Returns a zygote that has forked no worker and will fork only one.
     pub fn fresh(&self, plan: &Plan) -> Result<Arc<Zygote>, SupervisorError> {
         let serving = Serving {
             lifetime: Lifetime::OneRun,
@@ -130,12 +132,12 @@ impl ZygoteManager {
         self.shared.launch(plan, serving, None)
     }
 
-    /// Ends the zygote that is being made, and has every later one fail.
+    /// Ends the zygote that is being made, and makes every later attempt fail.
     pub fn abort(&self) {
         self.shared.abort.abort();
     }
 
-    /// Has the zygote end, which must have no worker. Dropping this waits for that.
+    /// Ends the zygote, which must have no worker. Dropping the manager waits for that end.
     pub fn close(&self) {
         if let Some(generation) = &lock(&self.shared.state).current {
             generation.zygote.close();
@@ -144,17 +146,17 @@ impl ZygoteManager {
 
     /// Discards a zygote that has ended or cannot be trusted, so that the next run starts another.
     pub fn discard(&self, ended: &Arc<Zygote>) {
-        let is_it = |current: &mut Generation| Arc::ptr_eq(&current.zygote, ended);
-        // The caller has it too, so that this does not wait for its end.
-        lock(&self.shared.state).current.take_if(is_it);
+        let is_ended = |current: &mut Generation| Arc::ptr_eq(&current.zygote, ended);
+        // The caller holds a reference too, so this does not wait for the zygote to end.
+        lock(&self.shared.state).current.take_if(is_ended);
     }
 }
 
 impl Drop for ZygoteManager {
     fn drop(&mut self) {
         self.abort();
-        // A thread that panicked has reported that itself.
-        _ = lock(&self.maker).take().map(JoinHandle::join);
+        // A thread that panicked has reported the panic itself.
+        _ = lock(&self.maker_thread).take().map(JoinHandle::join);
     }
 }
 
@@ -166,13 +168,14 @@ impl Shared {
         abort: Option<Abort>,
     ) -> Result<Arc<Zygote>, SupervisorError> {
         let launched = Launched::start(&self.executable)?;
-        // What changed in the environment since then is only this zygote's concern.
+        // Changes to the environment since the first zygote affect only this zygote's copy of the plan.
         let mut plan = plan.clone();
-        Making::begin(launched, &plan, serving, &self.start, abort)?.finish(&mut plan, &self.start)
+        PendingZygote::begin(launched, &plan, serving, &self.start, abort)?
+            .finish(&mut plan, &self.start)
     }
 }
 
-/// While a thread makes the next zygote, no other does.
+/// Guards the making of the next zygote: only one thread makes it at a time.
 struct Launching(Arc<Shared>);
 
 impl Launching {
@@ -181,15 +184,15 @@ impl Launching {
         Self(Arc::clone(shared))
     }
 
-    /// Makes the zygote. The one before stays if that fails.
+    /// Makes and installs the zygote. On failure the current zygote stays.
     fn renew(self, plan: &Plan) -> Result<(), SupervisorError> {
         let Self(shared) = &self;
         let zygote = shared.launch(plan, shared.serving, Some(shared.abort.clone()))?;
         let next = Generation::new(zygote, Instant::now());
         let former = lock(&shared.state).current.replace(next);
-        // Those who wait go on.
+        // Wake the runs that wait for a zygote.
         drop(self);
-        // Waits for its end, if its last run has ended.
+        // Waits for the former zygote to exit, if its last run has ended.
         drop(former);
         Ok(())
     }
@@ -204,18 +207,18 @@ impl Drop for Launching {
     }
 }
 
-/// A zygote that enters its jail and prepares, which takes longer than anything that the supervisor has to do meanwhile.
-/// Dropping it ends it.
+/// A zygote that is entering its jail and preloading, which takes longer than the supervisor's other work meanwhile.
+/// Dropping it ends the zygote.
 #[derive(Debug)]
-pub struct Making {
+pub struct PendingZygote {
     entering: Entering,
     serving: Serving,
-    /// What can end it from another thread.
+    /// Lets another thread end the zygote.
     abort: Option<Abort>,
 }
 
-impl Making {
-    /// Begins to make it from an interpreter that has started.
+impl PendingZygote {
+    /// Begins to make a zygote from a started interpreter.
     pub fn begin(
         launched: Launched,
         plan: &Plan,
@@ -234,9 +237,11 @@ impl Making {
         })
     }
 
-    /// Waits until the zygote serves. Afterwards the plan says which modules are left to the guest. A module that cannot be preloaded spoils the interpreter that tries: its
-    /// threads stay, and a package that was imported in part may not be imported again. If the policy can do
-    /// without, another interpreter leaves the module to the guest.
+    /// Waits until the zygote serves, and records in the plan which modules are left to the guest.
+    ///
+    /// A module that cannot be preloaded spoils the interpreter that tried: its threads stay, and a partly imported
+    /// package may not be importable again. If the policy does not require the module, another interpreter is started,
+    /// which leaves the module to the guest.
     pub fn finish(
         mut self,
         plan: &mut Plan,
@@ -257,7 +262,7 @@ impl Making {
     }
 }
 
-/// Where the list of fonts is kept that a package makes while it is preloaded.
+/// Returns where to keep the font list that a preloaded package builds.
 fn font_cache(plan: &Plan) -> Option<FontCache> {
     let interpreter = &plan.interpreter;
     if interpreter.preload.is_empty() {
@@ -273,7 +278,7 @@ fn font_cache(plan: &Plan) -> Option<FontCache> {
         .ok()
 }
 
-/// Leaves the module of this error to the guest. Fails with the error if that is not possible.
+/// Leaves the module that this error names to the guest. Returns the error if that is not possible.
 fn leave_to_guest(
     preload: &mut [PreloadPlan],
     error: SupervisorError,
@@ -290,8 +295,8 @@ fn leave_to_guest(
         }
         Unready::Startup { .. } => return Err(error),
     };
-    // The guest can import a module that starts threads or shares memory. One that fails would fail
-    // there too.
+    // A guest can import a module that starts threads or shares memory. A module that fails to import would fail in the
+    // guest too.
     let even_if_required = !matches!(why, LeftToGuest::Fails { .. });
     let mut tried = preload
         .iter_mut()

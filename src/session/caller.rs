@@ -1,4 +1,4 @@
-//! The caller of a session in the same process: its requests cross a queue instead of a socket.
+//! Connects a session to its thread in the same process: requests cross a queue instead of a socket.
 
 use std::collections::VecDeque;
 use std::io;
@@ -16,7 +16,7 @@ use crate::protocol::caller::{ClientEvent, ClientRequest, Presence};
 use crate::supervisor::{Caller, CallerEvent, Payload, Refusal};
 use crate::waiters::lock;
 
-/// An event, or why a request was not carried out, with the request's number if it had one.
+/// An event, or why a request failed, with the request's number if it has one.
 type Event = Result<(ClientEvent, Payload), (Option<u64>, Error)>;
 
 /// The events that a session receives.
@@ -24,46 +24,46 @@ type Event = Result<(ClientEvent, Payload), (Option<u64>, Error)>;
 pub struct Events(Receiver<Event>);
 
 impl Events {
-    /// The next event of the request with this number, or of none. Those of a request that its caller left by a panic
-    /// are dropped.
+    /// Returns the next event of the request with this number, or an event without a number. Drops events of an earlier
+    /// request whose caller panicked.
     pub fn next(&self, request: u64) -> Result<(ClientEvent, Payload), Error> {
-        let is_of_another = |id: Option<u64>| id.is_some_and(|id| id != request);
+        let is_of_other_request = |id: Option<u64>| id.is_some_and(|id| id != request);
         loop {
-            match self.0.recv().map_err(|_| lost())? {
-                Ok((event, _)) if is_of_another(event.id()) => {}
-                Err((id, _)) if is_of_another(id) => {}
+            match self.0.recv().map_err(|_| thread_ended())? {
+                Ok((event, _)) if is_of_other_request(event.id()) => {}
+                Err((id, _)) if is_of_other_request(id) => {}
                 Ok(event) => return Ok(event),
                 Err((_, error)) => return Err(error),
             }
         }
     }
 
-    /// Waits until the request with this number has ended, and drops what comes until then.
+    /// Waits until the request with this number has ended, and drops all events until then.
     pub fn await_end(&self, request: u64) {
         let is_end = |event: &Event| match event {
             Ok((ClientEvent::Outcome(ended), _)) => ended.id == request,
             Ok(_) => false,
-            // Without a number, it is about the worker.
+            // An error without a number concerns the worker.
             Err((id, _)) => id.is_none_or(|id| id == request),
         };
         _ = self.0.iter().find(is_end);
     }
 
-    /// Drops what has come so far.
-    pub fn forget(&self) {
+    /// Drops the events that have arrived so far.
+    pub fn discard_pending(&self) {
         self.0.try_iter().for_each(drop);
     }
 }
 
-/// The two ends between a session and its thread, and the receiver of events.
+/// Creates the two ends between a session and its thread, and the receiver of events.
 pub fn link() -> Result<(RequestSender, ThreadCaller, Events), Error> {
     let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
-    let bell = EventFd::from_flags(flags).map_err(|errno| {
-        let problem = "the session could not be tied to its thread";
-        not_begun(problem, &errno.into())
+    let wakeup = EventFd::from_flags(flags).map_err(|errno| {
+        let problem = "the session could not be connected to its thread";
+        start_error(problem, &errno.into())
     })?;
     let requests = Arc::new(RequestQueue {
-        bell,
+        wakeup,
         queue: Mutex::default(),
     });
     let (sender, events) = channel();
@@ -74,24 +74,24 @@ pub fn link() -> Result<(RequestSender, ThreadCaller, Events), Error> {
     Ok((RequestSender(requests), caller, Events(events)))
 }
 
-/// The session's thread has ended.
-pub(super) fn lost() -> Error {
+/// The error for a session whose thread has ended.
+pub(super) fn thread_ended() -> Error {
     Error::new(
         ErrorKind::SessionEnded,
         "the session's thread has ended, and its worker with it: open another session",
     )
 }
 
-/// The kernel lacks what the session's thread needs.
-pub(super) fn not_begun(problem: &str, cause: &io::Error) -> Error {
+/// The error for a session whose thread cannot be started for lack of kernel resources.
+pub(super) fn start_error(problem: &str, cause: &io::Error) -> Error {
     let remedy = io_exhaustion_hint(cause, "try again");
     Error::new(ErrorKind::System, format!("{problem}: {cause}; {remedy}"))
 }
 
 #[derive(Debug)]
 struct RequestQueue {
-    /// Written to after a request was put into the queue.
-    bell: EventFd,
+    /// Wakes the session's thread after a change of the queue.
+    wakeup: EventFd,
     queue: Mutex<Queue>,
 }
 
@@ -100,9 +100,9 @@ struct Queue {
     requests: VecDeque<(ClientRequest, Payload)>,
     is_disconnected: bool,
     is_paused: bool,
-    /// The processor time between cells.
+    /// The CPU time used between cells.
     between_cells: Duration,
-    /// Whether that is to be counted now.
+    /// Whether the caller has requested an update of `between_cells`.
     counts_cpu: bool,
 }
 
@@ -111,10 +111,10 @@ struct Queue {
 pub struct RequestSender(Arc<RequestQueue>);
 
 impl RequestSender {
-    /// Queues a request. Its events arrive later.
+    /// Enqueues a request. Its events arrive later.
     pub fn send(&self, request: ClientRequest, payload: Payload) {
         self.change(|queue| {
-            // An interrupter outlives the session, and nothing takes what it sends then.
+            // An interrupter outlives the session. Nothing would dequeue what it sends then.
             if !queue.is_disconnected {
                 queue.requests.push_back((request, payload));
             }
@@ -126,17 +126,17 @@ impl RequestSender {
         self.change(|queue| queue.is_disconnected = true);
     }
 
-    /// Whether the session is paused.
+    /// Returns whether the session is paused.
     pub fn is_paused(&self) -> bool {
         lock(&self.0.queue).is_paused
     }
 
-    /// The processor time that was used between cells, as far as it was counted.
+    /// Returns the CPU time used between cells, as of the last update.
     pub fn between_cells(&self) -> Duration {
         lock(&self.0.queue).between_cells
     }
 
-    /// Has it counted.
+    /// Requests an update of that time.
     pub fn count_cpu(&self) {
         self.change(|queue| queue.counts_cpu = true);
     }
@@ -144,7 +144,7 @@ impl RequestSender {
     fn change(&self, change: impl FnOnce(&mut Queue)) {
         change(&mut lock(&self.0.queue));
         // Fails only after 2^64 writes.
-        _ = self.0.bell.write(1);
+        _ = self.0.wakeup.write(1);
     }
 }
 
@@ -152,13 +152,13 @@ impl RequestSender {
 #[derive(Debug)]
 pub struct ThreadCaller {
     requests: Arc<RequestQueue>,
-    /// Unbounded: what one cell may send is bounded.
+    /// Unbounded, because the output of one cell is bounded.
     events: Sender<Event>,
 }
 
 impl Caller for ThreadCaller {
     fn as_fd(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.requests.bell.as_fd())
+        Some(self.requests.wakeup.as_fd())
     }
 
     fn recv(&mut self) -> CallerEvent {
@@ -169,8 +169,8 @@ impl Caller for ThreadCaller {
         if let Some((request, payload)) = queue.requests.pop_front() {
             return CallerEvent::Request(request, payload);
         }
-        // Done while the queue is locked, so that a request added meanwhile is not missed.
-        _ = self.requests.bell.read();
+        // Cleared under the queue's lock, so that a request added meanwhile is not missed.
+        _ = self.requests.wakeup.read();
         CallerEvent::Nothing
     }
 
@@ -201,7 +201,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_sent_after_the_end_is_not_kept() {
+    fn request_after_disconnect_is_dropped() {
         let (sender, caller, _events) = link().expect("a descriptor");
         sender.send(ClientRequest::Interrupt, Payload::default());
         sender.disconnect();

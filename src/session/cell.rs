@@ -1,4 +1,4 @@
-//! The input and the result of a cell.
+//! Defines a cell's input and result.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::protocol::{Blob, Display, Transport, Value};
 use crate::supervisor::{Cancel, Payload, sealed};
 use sandfork_jail::sys::sealed::SealedBytes;
 
-/// A piece of Python source to run in a session. A string converts to one.
+/// Python source to run in a session. A string converts to a cell.
 #[derive(Clone, Debug)]
 pub struct Cell {
     source: Vec<u8>,
@@ -21,7 +21,7 @@ pub struct Cell {
 }
 
 impl Cell {
-    /// Python source.
+    /// Creates a cell from Python source.
     pub fn new(source: impl Into<Vec<u8>>) -> Self {
         Self {
             source: source.into(),
@@ -38,22 +38,22 @@ impl Cell {
         }
     }
 
-    /// The file name in tracebacks.
+    /// Sets the file name that tracebacks show.
     #[must_use]
     pub fn filename(mut self, name: impl Into<String>) -> Self {
         self.request.filename = name.into();
         self
     }
 
-    /// A wall-clock limit in place of the policy's `limits.wall`. Time that the cell waits for host
-    /// tools does not count, up to ten times the limit.
+    /// Sets a wall-clock limit that replaces the policy's `limits.wall`. Time that the cell waits for host tools is
+    /// excluded, up to ten times the limit.
     #[must_use]
     pub const fn wall(mut self, wall: Duration) -> Self {
         self.request.wall = Some(wall.as_secs_f64());
         self
     }
 
-    /// Lets another thread end the cell, even before it starts, as [`Interrupter::interrupt`] does.
+    /// Lets another thread interrupt the cell, even before it starts, as [`Interrupter::interrupt`] does.
     ///
     /// [`Interrupter::interrupt`]: super::Interrupter::interrupt
     #[must_use]
@@ -62,7 +62,7 @@ impl Cell {
         self
     }
 
-    /// Which value the cell returns.
+    /// Sets which value the cell returns.
     #[must_use]
     pub const fn last(mut self, last: ResultMode) -> Self {
         self.request.last = last;
@@ -87,7 +87,7 @@ impl From<String> for Cell {
     }
 }
 
-/// A value with the buffers that it refers to.
+/// A value with the buffers to which it refers.
 #[derive(Clone, Debug, Default)]
 pub struct OutgoingValue {
     /// The value.
@@ -106,27 +106,24 @@ impl<V: Into<Value>> From<V> for OutgoingValue {
 }
 
 impl OutgoingValue {
-    /// Converts to the value and its buffers in the form of a message.
+    /// Converts the value and its buffers into the parts of a message.
     pub(super) fn pack(self) -> Result<(Value, Option<Blob>, Payload), Error> {
         let Self { value, attachments } = self;
-        let refused = |why: String| Error::new(ErrorKind::Request, why);
-        let unsent = |cause: &str| {
-            refused(format!(
-                "the value's buffers cannot be handed over: {cause}"
-            ))
-        };
+        let request_error = |why: String| Error::new(ErrorKind::Request, why);
+        let send_error =
+            |cause: &str| request_error(format!("the value's buffers cannot be sent: {cause}"));
         let value = value.of_few_levels().map_err(|_| {
-            refused(format!(
-                "the value has more than {MOST_LEVELS} values inside each other: hand it over in parts, or as text"
+            request_error(format!(
+                "the value is nested more than {MOST_LEVELS} levels deep: pass it in parts, or as text"
             ))
         })?;
         let blob = attachments.blob();
-        let blob = blob.map_err(|error| unsent(&error.to_string()))?;
+        let blob = blob.map_err(|error| send_error(&error.to_string()))?;
         let mut check = BufferCheck::new(blob.as_ref());
         check.value(&value).map_err(|error| {
-            refused(format!(
+            request_error(format!(
                 "the value does not fit its attachments: {error}; long text, bytes and arrays that came from a guest \
-                 are handed over by the methods of `Attachments`"
+                 must be attached with the methods of `Attachments`"
             ))
         })?;
         let payload = match blob.as_ref().map(Blob::transport) {
@@ -134,7 +131,7 @@ impl OutgoingValue {
             Some(Transport::Payload) => Payload::bytes(attachments.concatenated()),
             Some(Transport::Passed) => {
                 let file = sealed(attachments.pieces());
-                Payload::passed(file.map_err(|errno| unsent(errno.desc()))?)
+                Payload::passed(file.map_err(|errno| send_error(errno.desc()))?)
             }
         };
         Ok((value, blob, payload))
@@ -146,7 +143,7 @@ impl OutgoingValue {
 pub struct ReceivedBuffers(Option<HeldBuffers>);
 
 impl ReceivedBuffers {
-    /// Takes the buffers of a message. If a file cannot be mapped, there are none.
+    /// Takes the buffers of a message. If the passed file cannot be mapped, the buffers are absent.
     pub(super) fn new(blob: Option<Blob>, payload: Payload) -> Self {
         let Some(blob) = blob else {
             return Self::default();
@@ -161,10 +158,10 @@ impl ReceivedBuffers {
         })
     }
 
-    /// The buffers that [`Value::bytes`] and similar methods read.
+    /// Returns the buffers that [`Value::bytes`] and similar methods read.
     pub fn buffers(&self) -> Buffers<'_> {
         let buffers = self.0.as_ref();
-        // The link has checked that they are as long as the blob announces.
+        // The link has checked that their lengths match the blob.
         buffers.map(HeldBuffers::buffers).unwrap_or_default()
     }
 }
@@ -186,23 +183,23 @@ impl DisplayOutput {
         }
     }
 
-    /// Its representations by media type: text, or a buffer's bytes.
+    /// Returns the value's representations by media type: text, or a buffer's bytes.
     pub const fn data(&self) -> &BTreeMap<String, Value> {
         &self.data
     }
 
-    /// Whether it is the value of the cell's last expression.
+    /// Returns whether it is the value of the cell's last expression.
     pub const fn is_main(&self) -> bool {
         self.main
     }
 
-    /// The buffers that its representations refer to.
+    /// Returns the buffers to which the representations refer.
     pub fn buffers(&self) -> Buffers<'_> {
         self.received.buffers()
     }
 }
 
-/// The result of a cell: its outcome and what it displayed.
+/// The result of a cell: its outcome and the values that it displayed.
 #[derive(Debug)]
 pub struct CellReport {
     outcome: Outcome,
@@ -228,22 +225,22 @@ impl CellReport {
         }
     }
 
-    /// The outcome, with output and value.
+    /// Returns the outcome, with output and value.
     pub const fn outcome(&self) -> &Outcome {
         &self.outcome
     }
 
-    /// What it displayed, in order.
+    /// Returns the displayed values, in order.
     pub fn shown(&self) -> &[DisplayOutput] {
         &self.shown
     }
 
-    /// Whether the session still lives.
+    /// Returns whether the session is still alive.
     pub const fn session(&self) -> SessionState {
         self.state
     }
 
-    /// The buffers that the value refers to.
+    /// Returns the buffers to which the value refers.
     pub fn buffers(&self) -> Buffers<'_> {
         self.outcome.buffers()
     }
@@ -254,7 +251,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_that_another_message_brought_is_refused_by_name() {
+    fn value_without_its_buffers_is_rejected() {
         let received = Attachments::default().bytes(vec![1]);
         let error = OutgoingValue::from(received).pack();
         let error = error.expect_err("its bytes are not there");
@@ -262,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn buffers_are_found_again_however_they_travel() {
+    fn buffers_survive_both_transports() {
         for large in [10, 200_000] {
             let mut attachments = Attachments::default();
             let parts = [vec![1u8; 3], vec![], vec![2; large]];

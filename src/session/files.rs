@@ -1,9 +1,9 @@
-//! Access to a session's files from outside.
+//! Reads and changes a session's files from outside the sandbox.
 
 use std::fs::File;
 
 use super::Session;
-use super::caller::lost;
+use super::caller::thread_ended;
 use crate::error::Error;
 use crate::protocol::caller::{
     ClientEvent, ClientRequest, FileAnswer, FileEntry, FileOperation, FileRequest,
@@ -11,22 +11,21 @@ use crate::protocol::caller::{
 use crate::supervisor::Payload;
 use crate::supervisor::files::{Contents, Parents, Removal};
 
-/// Methods for the session's files. A path is relative to the session's work directory, or begins
-/// with it.
+/// Methods for the session's files. A path is relative to the session's work directory, or starts with the path of
+/// that directory.
 ///
-/// They follow none of the guest's links and open only regular files. A guest that changes its files
-/// meanwhile cannot lead them outside its work directory or make them wait.
+/// These methods follow no symbolic links and open only regular files. A guest that changes its files meanwhile cannot
+/// make them leave its work directory or block.
 impl Session {
-    /// Opens a file for reading. Returns it with its current size, bytes. The guest may go on
-    /// changing the file.
+    /// Opens a file for reading. Returns the file and its current size in bytes. The guest may still change the file.
     ///
     /// # Errors
     ///
-    /// When it does not exist or is not a regular file ([`Error::errno`] has the number), or the
-    /// session has ended.
+    /// If the file does not exist or is not a regular file ([`Error::errno`] returns the errno), or if the session has
+    /// ended.
     pub fn open_read(&mut self, path: &str) -> Result<(File, u64), Error> {
         let (file, answer) = self.file(path, FileOperation::OpenRead)?;
-        Ok((file.ok_or_else(lost)?, answer.size.unwrap_or(0)))
+        Ok((file.ok_or_else(thread_ended)?, answer.size.unwrap_or(0)))
     }
 
     /// Opens a file for writing, and creates it if it does not exist. Written bytes count against
@@ -34,14 +33,14 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// As [`open_read`](Self::open_read), and when the work directory is full.
+    /// As [`open_read`](Self::open_read), and if the work directory is full.
     pub fn open_write(&mut self, path: &str, contents: Contents) -> Result<File, Error> {
         let append = contents == Contents::Kept;
         let (file, _) = self.file(path, FileOperation::OpenWrite { append })?;
-        file.ok_or_else(lost)
+        file.ok_or_else(thread_ended)
     }
 
-    /// The entries of a directory, by name.
+    /// Returns the entries of a directory, sorted by name.
     ///
     /// # Errors
     ///
@@ -51,21 +50,21 @@ impl Session {
         Ok(answer.entries.unwrap_or_default())
     }
 
-    /// Describes the entry at a path; for a link, the link itself.
+    /// Describes the entry at a path. A symbolic link is described itself.
     ///
     /// # Errors
     ///
     /// As [`open_read`](Self::open_read).
     pub fn stat(&mut self, path: &str) -> Result<FileEntry, Error> {
         let (_, answer) = self.file(path, FileOperation::Stat)?;
-        answer.entry.ok_or_else(lost)
+        answer.entry.ok_or_else(thread_ended)
     }
 
-    /// Removes the entry at a path; for a link, the link itself.
+    /// Removes the entry at a path. A symbolic link is removed itself.
     ///
     /// # Errors
     ///
-    /// As [`open_read`](Self::open_read). Part of a tree may be gone then.
+    /// As [`open_read`](Self::open_read). Part of a directory tree may have been removed.
     pub fn remove(&mut self, path: &str, removal: Removal) -> Result<(), Error> {
         let recursive = removal == Removal::Tree;
         self.file(path, FileOperation::Remove { recursive })

@@ -1,4 +1,4 @@
-//! A live session: a worker that keeps its variables, imports and files from cell to cell.
+//! Provides live sessions: workers that keep their variables, imports and files from cell to cell.
 //!
 //! ```no_run
 //! use std::sync::Arc;
@@ -43,13 +43,13 @@ use crate::protocol::message::{Tools, Variables};
 use crate::sandbox::{Sandbox, SessionRequest};
 use crate::supervisor::{Opaque, OutputSink, Payload};
 
-use self::caller::{Events, RequestSender, ThreadCaller, link, not_begun};
+use self::caller::{Events, RequestSender, ThreadCaller, link, start_error};
 use self::tools::{Decider, Tool};
 
-/// A live session. Dropping it ends its worker, with every process and file that it made.
+/// A live session. Dropping it ends its worker, with every process and file that the worker made.
 ///
-/// It runs one cell at a time: `&mut` sees to that. [`Cell::cancel`] and [`Session::interrupter`] reach a running
-/// cell from another thread.
+/// A session runs one cell at a time, which `&mut` enforces. [`Cell::cancel`] and [`Session::interrupter`] reach a
+/// running cell from another thread.
 #[derive(Debug)]
 pub struct Session {
     sandbox: Arc<Sandbox>,
@@ -59,43 +59,44 @@ pub struct Session {
     tools: BTreeMap<String, Tool>,
     decider: Option<Decider>,
     next_id: u64,
-    /// The cell that a panic has left.
-    left: Option<u64>,
+    /// The request number of a cell whose caller panicked.
+    abandoned: Option<u64>,
     enforced: Enforced,
     programs: Programs,
 }
 
-/// Interrupts the cell that a session runs, from any thread, and tells what it uses between cells. It outlives the session.
+/// A handle that interrupts a session's running cell from any thread, and reports the CPU time used between cells. It
+/// outlives the session.
 #[derive(Clone, Debug)]
 pub struct Interrupter(RequestSender);
 
 impl Interrupter {
-    /// Interrupts the cell that runs, if one does: Python raises `KeyboardInterrupt`, and its outcome
-    /// is `interrupted`. A cell that does not end within a second takes its worker with it.
+    /// Interrupts the running cell, if any: Python raises `KeyboardInterrupt`, and the outcome is `interrupted`. If the
+    /// cell does not end within a second, its worker is killed.
     pub fn interrupt(&self) {
         self.0.send(ClientRequest::Interrupt, Payload::default());
     }
 
-    /// The processor time that was used between cells, of which no outcome tells: by code that a cell left running, and
-    /// by programs. It is counted when a cell or a program begins, when the last program ends, when the worker does, and
-    /// on [`count_cpu`](Self::count_cpu).
+    /// Returns the CPU time used between cells, which no outcome includes: by programs, and by code that a cell left
+    /// running. It is updated when a cell or a program starts, when the last program ends, when the worker ends, and on
+    /// [`count_cpu`](Self::count_cpu).
     pub fn cpu_between_cells(&self) -> Duration {
         self.0.between_cells()
     }
 
-    /// Has what was used between cells counted now. Does not wait: [`cpu_between_cells`](Self::cpu_between_cells) has it a
-    /// moment later, unless a cell runs, whose outcome tells of what is used meanwhile.
+    /// Requests an update of [`cpu_between_cells`](Self::cpu_between_cells), without waiting for it. While a cell runs
+    /// there is no update, because the cell's outcome includes the time.
     pub fn count_cpu(&self) {
         self.0.count_cpu();
     }
 }
 
 impl Sandbox {
-    /// Opens a session: a fresh worker, forked from the warm interpreter, that stays.
+    /// Opens a session: a fresh worker, forked from the warm interpreter, that lives until the session ends.
     ///
     /// # Errors
     ///
-    /// As [`Sandbox::run`]: only when the session could not be provided.
+    /// As [`Sandbox::run`]: only if the session could not be provided.
     pub fn session(self: &Arc<Self>) -> Result<Session, Error> {
         self.open(SessionRequest::default())
     }
@@ -107,8 +108,8 @@ impl Sandbox {
             programs: Some(programs.queue()),
             ..request
         };
-        let thread = attend_on_a_thread(Arc::clone(self), caller, request)?;
-        match await_opened(&events, FIRST) {
+        let thread = spawn_attending_thread(Arc::clone(self), caller, request)?;
+        match await_opened(&events, OPENING) {
             Ok(enforced) => Ok(Session {
                 sandbox: Arc::clone(self),
                 requests,
@@ -116,13 +117,13 @@ impl Sandbox {
                 thread: Some(thread),
                 tools: BTreeMap::new(),
                 decider: None,
-                next_id: FIRST,
-                left: None,
+                next_id: OPENING,
+                abandoned: None,
                 enforced,
                 programs,
             }),
             Err(error) => {
-                // The thread waits for a request to restart, and no caller is left to send one.
+                // The thread waits for a restart request, and no caller is left to send one.
                 disconnect(&requests, thread);
                 Err(error)
             }
@@ -130,42 +131,43 @@ impl Sandbox {
     }
 }
 
-/// The number that stands for opening a session, which is no request with a number.
-const FIRST: u64 = 0;
+/// The request number under which the session is opened. Requests have higher numbers.
+const OPENING: u64 = 0;
 
-/// Ends a session's thread, and waits until it has.
+/// Disconnects from the session's thread and joins it.
 fn disconnect(requests: &RequestSender, thread: JoinHandle<()>) {
     requests.disconnect();
-    // One that panicked has said so.
+    // A thread that panicked has reported the panic itself.
     _ = thread.join();
 }
 
-fn attend_on_a_thread(
+fn spawn_attending_thread(
     sandbox: Arc<Sandbox>,
     mut caller: ThreadCaller,
     request: SessionRequest,
 ) -> Result<JoinHandle<()>, Error> {
     let attend = move || {
-        // The caller has been ended of an error.
+        // The caller has received the error already.
         _ = sandbox.attend(&mut caller, request);
     };
     let builder = thread::Builder::new().name("session".into());
     let spawned = builder.spawn(attend);
-    spawned.map_err(|cause| not_begun("no thread could be started for the session", &cause))
+    spawned.map_err(|cause| start_error("no thread could be started for the session", &cause))
 }
 
 impl Session {
-    /// Runs a cell and waits for its end.
+    /// Runs a cell and waits until it ends.
     ///
     /// # Errors
     ///
-    /// When the session has ended ([`ErrorKind::SessionEnded`](crate::ErrorKind::SessionEnded)) or the
-    /// cell cannot be sent. What the guest does is in the report.
+    /// If the session has ended ([`ErrorKind::SessionEnded`](crate::ErrorKind::SessionEnded)) or the cell cannot be
+    /// sent. Whatever the guest does is in the report.
     pub fn run(&mut self, cell: impl Into<Cell>) -> Result<CellReport, Error> {
         self.run_streaming(cell, &mut ())
     }
 
-    /// The same, handing on the guest's output as it comes. The report has it all the same.
+    /// Like [`run`](Self::run), but also passes the guest's output to a sink as it arrives. The report contains the
+    /// output as well.
     ///
     /// # Errors
     ///
@@ -180,7 +182,7 @@ impl Session {
         let cancel = cell.cancel.take();
         let (request, source) = cell.into_request(id);
         self.requests.send(request, Payload::bytes(source));
-        // After the cell: an interrupt that comes before it finds none.
+        // Registered after the cell is sent: an earlier interrupt would find no cell.
         let _cancelled = cancel.as_ref().map(|cancel| {
             let interrupter = self.interrupter();
             cancel.interrupts(move || interrupter.interrupt())
@@ -192,7 +194,8 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// As [`run`](Self::run), and when the value's buffers are too long or more than 96 values are inside each other.
+    /// As [`run`](Self::run), and if the value's buffers are too long or its values are nested more than 96 levels
+    /// deep.
     pub fn set(
         &mut self,
         name: impl Into<String>,
@@ -206,10 +209,10 @@ impl Session {
         self.await_outcome(id, &mut ())
     }
 
-    /// Defines a host tool: a function of this process that the guest calls by name. It returns a
-    /// value, or the exception that the guest's call raises. It runs on the thread that runs the
-    /// cell, and what it uses stays here. The guest sees a function of any arguments, without a docstring: tell the
-    /// author of its code what those mean.
+    /// Defines a host tool: a function of this process that guest code calls by name. The function returns a value, or
+    /// the exception that the guest's call raises. It runs on the thread that runs the cell; its resources stay in this
+    /// process. The guest sees a function that takes any arguments and has no docstring, so describe its parameters to
+    /// the author of the guest code.
     ///
     /// # Errors
     ///
@@ -227,10 +230,10 @@ impl Session {
         Ok(report)
     }
 
-    /// Sets the function that decides on each connection that the policy's `network.allow` lets through, if the policy
-    /// has `network.ask = true`: by the host as the guest named it, the port, and the addresses of which one is dialled
-    /// (none if a proxy resolves the name). It runs on the thread that runs the cell. A connection that no cell waits
-    /// for, or that is not decided within five seconds, is refused.
+    /// Sets the function that decides on each connection that `network.allow` permits, if the policy sets `network.ask
+    /// = true`. Its arguments are the host as the guest named it, the port, and the candidate addresses (none if a
+    /// proxy resolves the name). It runs on the thread that runs the cell. A connection is refused if no cell is
+    /// running, or if the decision takes longer than five seconds.
     pub fn on_connect(
         &mut self,
         decide: impl FnMut(&str, u16, &[IpAddr]) -> bool + Send + 'static,
@@ -247,14 +250,14 @@ impl Session {
         self.await_outcome(id, &mut ())
     }
 
-    /// Ends the worker, if it still lives, and starts another with the same tools.
+    /// Ends the worker, if it is alive, and starts another with the same tools.
     ///
     /// # Errors
     ///
-    /// When no worker could be provided.
+    /// If no worker could be provided.
     pub fn restart(&mut self) -> Result<(), Error> {
         let id = self.id();
-        self.begin_anew(id, ClientRequest::Restart { id })?;
+        self.replace_worker(id, ClientRequest::Restart { id })?;
         let tools: Vec<_> = self
             .tools
             .keys()
@@ -266,37 +269,37 @@ impl Session {
         Ok(())
     }
 
-    /// Has another worker take over, by the request with this number.
-    fn begin_anew(&mut self, id: u64, request: ClientRequest) -> Result<(), Error> {
-        // An error that came unasked is about the worker that goes.
-        self.events.forget();
+    /// Sends a request that replaces the worker, and waits until the new worker is ready.
+    fn replace_worker(&mut self, id: u64, request: ClientRequest) -> Result<(), Error> {
+        // An unsolicited error concerns the worker that is being replaced.
+        self.events.discard_pending();
         self.requests.send(request, Payload::default());
         self.enforced = await_opened(&self.events, id)?;
         Ok(())
     }
 
-    /// A handle that interrupts the cell that runs.
+    /// Returns a handle that interrupts the running cell.
     pub fn interrupter(&self) -> Interrupter {
         Interrupter(self.requests.clone())
     }
 
-    /// The programs that run in the session, beside its cells. The handle outlives the session's restarts.
+    /// Returns a handle on the programs that run in the session beside its cells. The handle survives restarts.
     pub fn programs(&self) -> Programs {
         self.programs.clone()
     }
 
-    /// Watches directories of the session, beside its cells. The handle outlives the session's restarts.
+    /// Returns a handle that watches directories of the session. The handle survives restarts.
     pub fn watcher(&self) -> Watcher {
         self.programs.watcher()
     }
 
-    /// Whether the session is paused (`session.pause_after`, or [`pause`](Self::pause)): its state lies on a
-    /// disk. The next use brings it back.
+    /// Returns whether the session is paused, by `session.pause_after` or [`pause`](Self::pause): its state is on disk.
+    /// The next use resumes it.
     pub fn is_paused(&self) -> bool {
         self.requests.is_paused()
     }
 
-    /// What holds the session's worker.
+    /// Returns the layers that confine the session's worker.
     pub fn enforced(&self) -> &Enforced {
         &self.enforced
     }
@@ -305,11 +308,11 @@ impl Session {
         &self.sandbox
     }
 
-    /// The number of the next request. A session has one at a time: waits until the cell that a panic has left has ended,
-    /// which was interrupted.
+    /// Returns the number of the next request. A session handles one request at a time, so this first waits until a
+    /// cell whose caller panicked, and which was interrupted, has ended.
     fn id(&mut self) -> u64 {
-        if let Some(left) = self.left.take() {
-            self.events.await_end(left);
+        if let Some(abandoned) = self.abandoned.take() {
+            self.events.await_end(abandoned);
         }
         self.next_id += 1;
         self.next_id
@@ -317,10 +320,10 @@ impl Session {
 
     fn await_outcome(&mut self, id: u64, sink: &mut dyn OutputSink) -> Result<CellReport, Error> {
         let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
-        let mut shown = Vec::new();
-        let _unwinding = Unwinding {
+        let mut displays = Vec::new();
+        let _on_panic = InterruptOnPanic {
             id,
-            left: &mut self.left,
+            abandoned: &mut self.abandoned,
             requests: &self.requests,
         };
         loop {
@@ -336,17 +339,19 @@ impl Session {
                     sink.stderr(&payload.bytes);
                     stderr.extend(payload.bytes);
                 }
-                ClientEvent::Display(display) => shown.push(DisplayOutput::new(display, payload)),
+                ClientEvent::Display(display) => {
+                    displays.push(DisplayOutput::new(display, payload))
+                }
                 ClientEvent::Call(call) => {
                     let (answer, payload) = tools::answer(&mut self.tools, call, payload);
                     self.requests.send(ClientRequest::Return(answer), payload);
                 }
-                ClientEvent::Connect(asked) => {
-                    let request = tools::decide(self.decider.as_mut(), &asked);
+                ClientEvent::Connect(question) => {
+                    let request = tools::decide(self.decider.as_mut(), &question);
                     self.requests.send(request, Payload::default());
                 }
                 ClientEvent::Outcome(ended) => {
-                    return Ok(CellReport::new(*ended, payload, (stdout, stderr), shown));
+                    return Ok(CellReport::new(*ended, payload, (stdout, stderr), displays));
                 }
                 _ => {}
             }
@@ -354,17 +359,17 @@ impl Session {
     }
 }
 
-/// Interrupts the cell that waits for a tool, a decision or a sink which panicked: the session has no other end of it.
-struct Unwinding<'a> {
+/// Interrupts the running cell if a tool, a decision or a sink panics: nothing else would end the cell.
+struct InterruptOnPanic<'a> {
     id: u64,
-    left: &'a mut Option<u64>,
+    abandoned: &'a mut Option<u64>,
     requests: &'a RequestSender,
 }
 
-impl Drop for Unwinding<'_> {
+impl Drop for InterruptOnPanic<'_> {
     fn drop(&mut self) {
         if thread::panicking() {
-            *self.left = Some(self.id);
+            *self.abandoned = Some(self.id);
             self.requests
                 .send(ClientRequest::Interrupt, Payload::default());
         }

@@ -1,19 +1,19 @@
-//! Copies of a session's state.
+//! Copies the state of a session: snapshots, forks, rollbacks and pauses.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use super::Session;
-use super::caller::lost;
+use super::caller::thread_ended;
 use crate::error::{Error, ErrorKind};
 use crate::protocol::caller::{ClientEvent, ClientRequest};
 use crate::sandbox::{Sandbox, SessionRequest};
 use crate::supervisor::{Image, Payload};
 
-/// The state of a session at the end of a cell: variables, imports, functions, generators, open files and the
-/// contents of its directories. Sessions begin with it, in any number and each on its own.
+/// The state of a session after a cell: variables, imports, functions, generators, open files and the contents of its
+/// directories. Any number of independent sessions can start from it.
 ///
-/// Dropping it frees its memory. The sessions that began with it live on.
+/// Dropping the snapshot frees its memory. Sessions that started from it live on.
 #[derive(Debug)]
 pub struct Snapshot {
     sandbox: Arc<Sandbox>,
@@ -22,28 +22,28 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// The memory that it takes, bytes.
+    /// Returns the memory that the snapshot takes, in bytes.
     pub fn size(&self) -> u64 {
         self.image.bytes()
     }
 
-    /// Saves it as a file that only this user can read, from which a sandbox of another process can
-    /// [`resume`](Sandbox::resume). Another file with this name is replaced. Returns the file's length, bytes.
+    /// Saves the snapshot as a file that only this user can read, from which a sandbox of another process can
+    /// [`resume`](Sandbox::resume). Replaces an existing file of that name. Returns the file's length in bytes.
     ///
     /// # Errors
     ///
-    /// When no session could begin with it, or the file cannot be written. Nothing is left of it then.
+    /// If no session could start from the snapshot, or if the file cannot be written. No partial file is left.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<u64, Error> {
         Ok(self.sandbox.save(&self.image, path.as_ref())?)
     }
 
-    /// Opens a session that begins with this state. It has no host tools until [`Session::tool`] defines them.
+    /// Opens a session that starts from this snapshot. It has no host tools until [`Session::tool`] defines them.
     ///
-    /// Forks of one snapshot share its address layout and its keys, and may share memory: give them to one tenant.
+    /// Forks of one snapshot share its address layout and its keys, and may share memory: use them for one tenant only.
     ///
     /// # Errors
     ///
-    /// When the session could not be provided, or the state could not be restored.
+    /// If the session could not be provided, or if the state could not be restored.
     pub fn fork(&self) -> Result<Session, Error> {
         self.sandbox.open(SessionRequest {
             from: Some(Arc::clone(&self.image)),
@@ -53,15 +53,16 @@ impl Snapshot {
 }
 
 impl Sandbox {
-    /// Opens a session that begins with the state which [`Snapshot::save`] or [`Session::pause_to`] has saved, in this
-    /// process or in another of this user: any number of them. It has no host tools until [`Session::tool`] defines them.
+    /// Opens a session from a file that [`Snapshot::save`] or [`Session::pause_to`] has written, in this process or in
+    /// another process of this user. A file can be resumed any number of times. The session has no host tools until
+    /// [`Session::tool`] defines them.
     ///
-    /// The sandbox needs the policy and the interpreter of the one that saved it, and the machine must not have been started anew
-    /// since.
+    /// The sandbox needs the same policy and interpreter as the sandbox that saved the file, and the machine must not
+    /// have rebooted since.
     ///
     /// # Errors
     ///
-    /// When the file is of no use here, which the error explains, or as [`Snapshot::fork`].
+    /// If the file cannot be used here, for a reason that the error gives, or as [`Snapshot::fork`].
     pub fn resume(self: &Arc<Self>, path: impl AsRef<Path>) -> Result<Session, Error> {
         self.open(SessionRequest {
             from: Some(self.saved(path.as_ref())?),
@@ -71,8 +72,8 @@ impl Sandbox {
 }
 
 impl Session {
-    /// Saves the session's state as a file, as [`Snapshot::save`] does, and ends the session. Returns the file's length,
-    /// bytes.
+    /// Saves the session's state as a file, as [`Snapshot::save`] does, and ends the session. Returns the file's length
+    /// in bytes.
     ///
     /// # Errors
     ///
@@ -85,40 +86,40 @@ impl Session {
         Ok(length)
     }
 
-    /// Copies the session's state between two cells. The session goes on as before.
+    /// Copies the session's state between two cells. The session continues unchanged.
     ///
     /// # Errors
     ///
-    /// When there is something that cannot be copied, such as a thread, another process or a socket. The error names
-    /// it, and the session lives on.
+    /// If the state includes something that cannot be copied, such as a thread, another process or a socket. The error
+    /// names it, and the session lives on.
     pub fn snapshot(&mut self) -> Result<Snapshot, Error> {
         let id = self.id();
         let ClientEvent::Snapshot { snapshot, .. } =
             self.copied(id, ClientRequest::Snapshot { id })?
         else {
-            return Err(lost());
+            return Err(thread_ended());
         };
         let image = self.sandbox.snapshots().get(snapshot);
         Ok(Snapshot {
             sandbox: Arc::clone(&self.sandbox),
-            image: image.ok_or_else(lost)?,
+            image: image.ok_or_else(thread_ended)?,
             number: snapshot,
         })
     }
 
-    /// Pauses the session now, as `session.pause_after` does after a time: its state goes to a disk, and its process has
-    /// ended when this returns. The next use brings it back. Watches of its directories end. The time
-    /// until then counts neither for `session.idle` nor for `session.age`.
+    /// Pauses the session now, as `session.pause_after` does after a while: its state is written to disk, and its
+    /// process has ended when this returns. The next use resumes the session. Its directory watches end. The paused
+    /// time counts neither towards `session.idle` nor towards `session.age`.
     ///
     /// # Errors
     ///
-    /// As [`snapshot`](Self::snapshot), and when there is no disk or too little room on it. The session lives on.
+    /// As [`snapshot`](Self::snapshot), and if there is no disk, or too little space on it. The session lives on.
     pub fn pause(&mut self) -> Result<(), Error> {
         let id = self.id();
         self.copied(id, ClientRequest::Pause { id }).map(drop)
     }
 
-    /// Copies the session by the request with this number, and returns the answer.
+    /// Sends a copy or pause request with this number, and returns the reply.
     fn copied(&mut self, id: u64, request: ClientRequest) -> Result<ClientEvent, Error> {
         self.requests.send(request, Payload::default());
         loop {
@@ -142,15 +143,15 @@ impl Session {
         }
     }
 
-    /// Gives the session the state of a snapshot of its sandbox. Host tools stay defined.
+    /// Restores the session's state from a snapshot of the same sandbox. Host tools stay defined.
     ///
     /// # Errors
     ///
-    /// When the state could not be restored. The session then has the state that it had.
+    /// If the state could not be restored. The session then keeps its current state.
     pub fn rollback(&mut self, snapshot: &Snapshot) -> Result<(), Error> {
         let id = self.id();
         let snapshot = snapshot.number;
-        self.begin_anew(id, ClientRequest::Rollback { id, snapshot })
+        self.replace_worker(id, ClientRequest::Rollback { id, snapshot })
     }
 }
 

@@ -1,4 +1,4 @@
-//! Host tools: functions of this process that a guest calls by name.
+//! Calls host tools: functions of this process that guest code calls by name.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -22,33 +22,34 @@ pub struct ToolArguments {
 }
 
 impl ToolArguments {
-    /// The buffers that the arguments refer to.
+    /// Returns the buffers to which the arguments refer.
     pub fn buffers(&self) -> Buffers<'_> {
         self.received.buffers()
     }
 }
 
-/// A host tool's function. It returns a value, or the exception that the guest's call raises.
+/// The function of a host tool. It returns a value, or the exception that the guest's call raises.
 type ToolFunction = dyn FnMut(ToolArguments) -> Result<OutgoingValue, NamedError> + Send;
 
-/// A tool registered in a session.
+/// A host tool that a session has registered.
 pub type Tool = Opaque<Box<ToolFunction>>;
 
-/// Whether a connection is allowed, by host, port and addresses.
+/// Decides from host, port and addresses whether a connection is allowed.
 type Decide = dyn FnMut(&str, u16, &[IpAddr]) -> bool + Send;
 
-/// A function that decides on connections.
+/// The function that decides on connections.
 pub type Decider = Opaque<Box<Decide>>;
 
-/// The decision on a connection. Without a function there is none.
-pub fn decide(decider: Option<&mut Decider>, asked: &Question) -> ClientRequest {
+/// Returns the decision on a connection, which is undecided without a function.
+pub fn decide(decider: Option<&mut Decider>, question: &Question) -> ClientRequest {
     ClientRequest::Decide {
-        question: asked.question,
-        allowed: decider.map(|decider| (decider.0)(&asked.host, asked.port, &asked.addresses)),
+        question: question.question,
+        allowed: decider
+            .map(|decider| (decider.0)(&question.host, question.port, &question.addresses)),
     }
 }
 
-/// What the guest receives of a tool.
+/// Returns the declaration of a tool for the guest.
 pub fn declaration(name: &str) -> ToolDeclaration {
     ToolDeclaration {
         name: name.to_owned(),
@@ -58,7 +59,7 @@ pub fn declaration(name: &str) -> ToolDeclaration {
     }
 }
 
-/// Calls the tool that a guest names.
+/// Calls the tool that a guest named, and returns the reply.
 pub fn answer(
     tools: &mut BTreeMap<String, Tool>,
     call: ToolCall,
