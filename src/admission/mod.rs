@@ -1,5 +1,5 @@
-//! Limits how many runs are active, queues some of the others and refuses the rest: back-pressure for a
-//! server that receives more requests than its host can run.
+//! Limits how many runs are active, queues a bounded number and rejects the rest: back-pressure for a server that
+//! receives more requests than its host can run.
 
 use std::collections::{HashMap, VecDeque};
 use std::num::NonZeroUsize;
@@ -16,13 +16,13 @@ use crate::waiters::lock;
 
 /// Admits a bounded number of runs at once, with a bounded queue.
 ///
-/// A run that finds the queue full is refused with an error of kind [`Busy`](crate::ErrorKind::Busy). The
-/// queue admits runs in turns between [clients](crate::Request::client), and each client's runs in their
-/// order. No client can fill the queue for the others: when it is full, a client with fewer runs in it takes
-/// the place of the latest run of the client with the most, and that run is refused.
+/// A run that finds the queue full is rejected with an error of kind [`Busy`](crate::ErrorKind::Busy). The queue admits
+/// runs round-robin between [clients](crate::Request::client), and each client's runs in order. No client can fill the
+/// queue for the others: when it is full, a client with fewer queued runs displaces the latest run of the client with
+/// the most, and the displaced run is rejected.
 ///
-/// With a queue as long as the number of active runs, an admitted run has waited about as long as one run
-/// takes. Clones share one state, so that several sandboxes may share one admission.
+/// With a queue as long as the number of active runs, an admitted run has waited about as long as one run takes. Clones
+/// share one state, so several sandboxes can share one admission.
 ///
 /// ```no_run
 /// use std::num::NonZeroUsize;
@@ -51,32 +51,32 @@ struct Inner {
 struct Load {
     /// Active runs.
     running: usize,
-    /// Runs in the queue.
+    /// Queued runs.
     waiting: usize,
 }
 
-/// The right to run, until it is dropped.
+/// A permit to run, which is held until it is dropped.
 #[derive(Debug)]
 pub struct Permit(Arc<Inner>);
 
 #[derive(Debug, Default)]
 struct State {
     load: Load,
-    /// The clients with runs in the queue; the next turn comes first.
+    /// The clients with queued runs, in the order of their turns.
     turns: VecDeque<Client>,
-    /// The waiting runs of each client, the oldest first. None is empty.
-    lines: HashMap<Client, VecDeque<Arc<Ticket>>>,
+    /// The queued runs of each client, oldest first. No entry is empty.
+    queues: HashMap<Client, VecDeque<Arc<Ticket>>>,
 }
 
 type Client = Arc<str>;
 
-/// The answer to a request for admission.
-enum Asked {
+/// The result of a request for admission.
+enum Entry {
     Admitted,
-    Waits(Arc<Ticket>),
+    Queued(Arc<Ticket>),
 }
 
-/// A waiting run. Its fate is set under the lock, and then signalled.
+/// A queued run. Its fate is set under the lock, and then signalled.
 #[derive(Debug)]
 struct Ticket {
     fate: Mutex<Fate>,
@@ -87,13 +87,13 @@ struct Ticket {
 enum Fate {
     Open,
     Admitted,
-    PushedOut,
+    Displaced,
 }
 
 impl Admission {
-    /// An admission of `in_flight` active runs and a queue of `queue` more.
+    /// Creates an admission of `in_flight` active runs, and a queue for `queue` more.
     ///
-    /// [`Capacity`](crate::Capacity) computes how many the host can hold.
+    /// [`Capacity`](crate::Capacity) computes how many runs the host can hold.
     pub fn new(in_flight: NonZeroUsize, queue: usize) -> Self {
         Self(Arc::new(Inner {
             in_flight: in_flight.get(),
@@ -102,19 +102,19 @@ impl Admission {
         }))
     }
 
-    /// The current numbers of active and waiting runs.
+    /// Returns the current numbers of active and queued runs.
     #[cfg(test)]
     fn load(&self) -> Load {
         lock(&self.0.state).load
     }
 
-    /// Does something when its turn has come, and blocks the calling thread until then. A sandbox with this admission
-    /// does so with its runs; this is for what it does not see as one, such as the cells of sessions.
+    /// Waits for a permit, blocking the calling thread, and calls `act` while holding it. A sandbox with this admission
+    /// does so for its runs; use this method for other work, such as the cells of sessions.
     ///
     /// # Errors
     ///
-    /// Of kind [`Busy`](crate::ErrorKind::Busy), when the queue has no place, lost the one it gave, or the wait is
-    /// cancelled. Nothing is done then.
+    /// Of kind [`Busy`](crate::ErrorKind::Busy), if the queue is full, another client displaced this request, or the
+    /// wait was cancelled. `act` is not called then.
     pub fn admit<T>(
         &self,
         client: &Arc<str>,
@@ -125,15 +125,15 @@ impl Admission {
         Ok(act())
     }
 
-    /// Waits for the right to run.
+    /// Waits for a permit.
     ///
     /// # Errors
     ///
     /// As [`admit`](Self::admit).
     pub(crate) fn enter(&self, client: &Client, cancel: Option<&Cancel>) -> Result<Permit, Error> {
-        match self.0.ask(client)? {
-            Asked::Admitted => Ok(Permit(Arc::clone(&self.0))),
-            Asked::Waits(ticket) => self.wait(client, &ticket, cancel),
+        match self.0.enqueue(client)? {
+            Entry::Admitted => Ok(Permit(Arc::clone(&self.0))),
+            Entry::Queued(ticket) => self.wait(client, &ticket, cancel),
         }
     }
 
@@ -144,7 +144,7 @@ impl Admission {
         cancel: Option<&Cancel>,
     ) -> Result<Permit, Error> {
         let waited = ticket.wait(cancel);
-        // The fate is decided under this lock, and does not change from here on.
+        // The fate is set under this lock, so it does not change from here on.
         let mut state = lock(&self.0.state);
         let fate = ticket.fate();
         if fate == Fate::Open {
@@ -152,9 +152,9 @@ impl Admission {
         }
         drop(state);
         match fate {
-            // Also if it was cancelled at the same time: then the run itself is cancelled.
+            // Even if the wait was cancelled at the same time: the run then sees the cancellation.
             Fate::Admitted => Ok(Permit(Arc::clone(&self.0))),
-            Fate::PushedOut => Err(busy(
+            Fate::Displaced => Err(busy(
                 "busy: the queue is full, and this client has the most runs in it: try again later",
             )),
             Fate::Open => {
@@ -166,40 +166,39 @@ impl Admission {
 }
 
 impl Inner {
-    fn ask(&self, client: &Client) -> Result<Asked, Error> {
+    fn enqueue(&self, client: &Client) -> Result<Entry, Error> {
         let mut state = lock(&self.state);
         if state.load.running < self.in_flight {
             state.load.running += 1;
-            return Ok(Asked::Admitted);
+            return Ok(Entry::Admitted);
         }
-        let pushed_out = self.place(&state, client)?;
+        let displaced = self.find_slot(&state, client)?;
         let ticket = Arc::new(Ticket::new()?);
-        if let Some(other) = pushed_out {
-            state.push_out(&other);
+        if let Some(other) = displaced {
+            state.displace(&other);
         }
-        state.line_up(client, Arc::clone(&ticket));
-        Ok(Asked::Waits(ticket))
+        state.push(client, Arc::clone(&ticket));
+        Ok(Entry::Queued(ticket))
     }
 
-    /// Ends an admitted run.
+    /// Ends an admitted run, and admits the next.
     fn release(&self) {
         let mut state = lock(&self.state);
         state.load.running -= 1;
         state.admit_next();
     }
 
-    /// Finds a place in the queue for a run of `client`: a free one (`None`), or that of the latest run of
-    /// another client.
-    fn place(&self, state: &State, client: &Client) -> Result<Option<Client>, Error> {
+    /// Finds room in the queue for a run of `client`: a free slot (`None`), or the slot of another client's latest run.
+    fn find_slot(&self, state: &State, client: &Client) -> Result<Option<Client>, Error> {
         if state.load.waiting < self.queue {
             return Ok(None);
         }
-        let waiting = |client: &Client| state.lines.get(client).map_or(0, VecDeque::len);
+        let waiting = |client: &Client| state.queues.get(client).map_or(0, VecDeque::len);
         let longest = state.turns.iter().max_by_key(|client| waiting(client));
         match longest {
             Some(other) if waiting(other) > waiting(client) + 1 => Ok(Some(Arc::clone(other))),
             _ => Err(busy(format!(
-                "busy: {} runs are active and {} wait, the most that are allowed: try again later",
+                "busy: {} runs are active and {} are waiting, which is the limit: try again later",
                 self.in_flight, self.queue
             ))),
         }
@@ -207,56 +206,56 @@ impl Inner {
 }
 
 impl State {
-    fn line_up(&mut self, client: &Client, ticket: Arc<Ticket>) {
-        let line = self.lines.entry(Arc::clone(client)).or_default();
-        if line.is_empty() {
+    fn push(&mut self, client: &Client, ticket: Arc<Ticket>) {
+        let queue_of_client = self.queues.entry(Arc::clone(client)).or_default();
+        if queue_of_client.is_empty() {
             self.turns.push_back(Arc::clone(client));
         }
-        line.push_back(ticket);
+        queue_of_client.push_back(ticket);
         self.load.waiting += 1;
     }
 
-    /// Gives a free place to the next client in turn.
+    /// Admits the next client in turn.
     fn admit_next(&mut self) {
         let Some(client) = self.turns.pop_front() else {
             return;
         };
-        let Some(line) = self.lines.get_mut(&client) else {
+        let Some(queue_of_client) = self.queues.get_mut(&client) else {
             return;
         };
-        if let Some(ticket) = line.pop_front() {
+        if let Some(ticket) = queue_of_client.pop_front() {
             self.load.waiting -= 1;
             self.load.running += 1;
             ticket.decide(Fate::Admitted);
         }
-        if line.is_empty() {
-            self.lines.remove(&client);
+        if queue_of_client.is_empty() {
+            self.queues.remove(&client);
         } else {
             self.turns.push_back(client);
         }
     }
 
-    /// Refuses the latest run of a client.
-    fn push_out(&mut self, client: &Client) {
-        if let Some(ticket) = self.lines.get_mut(client).and_then(VecDeque::pop_back) {
-            ticket.decide(Fate::PushedOut);
-            self.left(client);
+    /// Rejects the latest run of a client.
+    fn displace(&mut self, client: &Client) {
+        if let Some(ticket) = self.queues.get_mut(client).and_then(VecDeque::pop_back) {
+            ticket.decide(Fate::Displaced);
+            self.remove_from_counts(client);
         }
     }
 
     /// Removes a run that stopped waiting.
     fn leave(&mut self, client: &Client, ticket: &Arc<Ticket>) {
-        if let Some(line) = self.lines.get_mut(client) {
-            line.retain(|other| !Arc::ptr_eq(other, ticket));
-            self.left(client);
+        if let Some(queue_of_client) = self.queues.get_mut(client) {
+            queue_of_client.retain(|other| !Arc::ptr_eq(other, ticket));
+            self.remove_from_counts(client);
         }
     }
 
-    /// Counts one waiting run of a client less.
-    fn left(&mut self, client: &Client) {
+    /// Removes one queued run of a client from the counts.
+    fn remove_from_counts(&mut self, client: &Client) {
         self.load.waiting -= 1;
-        if self.lines.get(client).is_some_and(VecDeque::is_empty) {
-            self.lines.remove(client);
+        if self.queues.get(client).is_some_and(VecDeque::is_empty) {
+            self.queues.remove(client);
             self.turns.retain(|other| other != client);
         }
     }
@@ -273,7 +272,7 @@ impl Ticket {
         let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
         Ok(Self {
             fate: Mutex::new(Fate::Open),
-            signal: EventFd::from_flags(flags).when("make a place to wait")?,
+            signal: EventFd::from_flags(flags).when("create an eventfd for a queued run")?,
         })
     }
 
@@ -287,13 +286,13 @@ impl Ticket {
         _ = self.signal.write(1);
     }
 
-    /// Waits until the fate is set, or the run is cancelled.
+    /// Waits until the fate is set or the run is cancelled.
     fn wait(&self, cancel: Option<&Cancel>) -> Result<(), SupervisorError> {
         let sources = [
             Some((self.signal.as_fd(), PollFlags::POLLIN)),
             cancel.map(|cancel| (cancel.as_fd(), PollFlags::POLLIN)),
         ];
-        // A signal ends the wait before anything is ready.
+        // A signal interrupts the wait before any descriptor is ready.
         while wait(sources, None)
             .when("wait for a turn")?
             .iter()
@@ -303,7 +302,7 @@ impl Ticket {
     }
 }
 
-/// Why a run was not admitted. It did not start.
+/// The error for a run that was not admitted.
 fn busy(sentence: impl Into<String>) -> Error {
     Error::new(ErrorKind::Busy, sentence)
 }

@@ -16,7 +16,7 @@ fn client(name: &str) -> Client {
     name.into()
 }
 
-/// Runs that end on request, and report when they begin.
+/// Runs that end when their permit is dropped, and report when they begin.
 struct Server {
     admission: Admission,
     permits: Receiver<(String, Permit)>,
@@ -33,7 +33,7 @@ impl Server {
         }
     }
 
-    /// A request, which has permits or waits when this returns, or was refused.
+    /// Requests a run. When this returns, the run was admitted, queued or rejected.
     fn request(&self, name: &str) -> JoinHandle<Result<(), Error>> {
         self.request_with(name, None)
     }
@@ -55,12 +55,12 @@ impl Server {
         })
     }
 
-    /// The next that begins: its client, and the right that it has as long as that is kept.
+    /// Waits for the next run to begin. Returns its client and its permit.
     fn next(&self) -> (String, Permit) {
         self.permits.recv_timeout(Duration::from_secs(60)).unwrap()
     }
 
-    /// The clients of the next, each of which ends when it was seen to begin.
+    /// Returns the clients of the next runs, ending each run as soon as it has begun.
     fn turns(&self, count: usize) -> String {
         (0..count).map(|_| self.next().0).collect()
     }
@@ -81,7 +81,7 @@ fn refusal(request: JoinHandle<Result<(), Error>>) -> String {
 }
 
 #[test]
-fn so_many_run_so_many_wait_and_the_next_is_refused_at_once() {
+fn run_beyond_the_queue_is_rejected_at_once() {
     let server = Server::new(2, 3);
     let waiting: Vec<_> = (0..5).map(|_| server.request("a")).collect();
     let full = Load {
@@ -95,7 +95,7 @@ fn so_many_run_so_many_wait_and_the_next_is_refused_at_once() {
     assert_eq!(refused.kind(), ErrorKind::Busy);
     assert_eq!(
         refused.to_string(),
-        "busy: 2 runs are active and 3 wait, the most that are allowed: try again later"
+        "busy: 2 runs are active and 3 are waiting, which is the limit: try again later"
     );
     assert_eq!(server.admission.load(), full);
     let running = [server.next(), server.next()];
@@ -109,7 +109,7 @@ fn so_many_run_so_many_wait_and_the_next_is_refused_at_once() {
 }
 
 #[test]
-fn without_a_queue_nobody_waits() {
+fn empty_queue_rejects_at_once() {
     let admission = admission(1, 0);
     let permit = admission.enter(&client("a"), None).unwrap();
     let refused = admission.enter(&client("b"), None).unwrap_err();
@@ -130,7 +130,7 @@ fn clients_take_turns() {
 }
 
 #[test]
-fn each_clients_own_keep_their_order() {
+fn runs_of_one_client_keep_their_order() {
     let admission = admission(1, 20);
     let held = admission.enter(&client("x"), None).unwrap();
     let (began, order) = mpsc::channel();
@@ -154,12 +154,12 @@ fn each_clients_own_keep_their_order() {
 }
 
 #[test]
-fn a_client_that_floods_keeps_nobody_out() {
+fn flooding_client_does_not_starve_others() {
     let server = Server::new(1, 4);
     let held = server.admission.enter(&client("x"), None).unwrap();
     let mut flood: Vec<_> = (0..4).map(|_| server.request("a")).collect();
-    assert!(refusal(server.request("a")).starts_with("busy: 1 runs are active and 4 wait"));
-    // One of b's takes the place of a's latest, and another the next: then each has two.
+    assert!(refusal(server.request("a")).starts_with("busy: 1 runs are active and 4 are waiting"));
+    // b displaces a's latest run twice. Then each of them has two queued runs.
     let polite = [(); 2].map(|()| {
         let request = server.ask("b", None);
         let latest = flood.pop().unwrap();
@@ -178,11 +178,11 @@ fn a_client_that_floods_keeps_nobody_out() {
 }
 
 #[test]
-fn with_one_for_each_a_newcomer_is_refused() {
+fn newcomer_is_rejected_if_each_client_has_one_run() {
     let server = Server::new(1, 2);
     let held = server.admission.enter(&client("x"), None).unwrap();
     let waiting = [server.request("a"), server.request("b")];
-    assert!(refusal(server.request("c")).starts_with("busy: 1 runs are active and 2 wait"));
+    assert!(refusal(server.request("c")).starts_with("busy: 1 runs are active and 2 are waiting"));
     drop(held);
     assert_eq!(server.turns(2), "ab");
     for request in waiting {
@@ -191,7 +191,7 @@ fn with_one_for_each_a_newcomer_is_refused() {
 }
 
 #[test]
-fn one_that_is_called_off_gives_up_its_place() {
+fn cancelled_run_leaves_the_queue() {
     let server = Server::new(1, 2);
     let held = server.admission.enter(&client("x"), None).unwrap();
     let cancel = Cancel::new().unwrap();
@@ -208,15 +208,15 @@ fn one_that_is_called_off_gives_up_its_place() {
     assert_eq!(server.admission.load(), Load::default());
 }
 
-/// A server whose runs all take as long, on a clock of ticks.
+/// A server whose runs all take equally long, on a clock of ticks.
 struct Simulation {
     admission: Admission,
     now: usize,
-    /// When each that runs will end.
+    /// When each active run will end.
     ends: Vec<usize>,
-    /// What waits: for whom, and since when.
+    /// The queued runs: client, time of the request, and ticket.
     waiting: Vec<(&'static str, usize, Arc<Ticket>)>,
-    /// From the request to the end of each that was admitted.
+    /// Ticks from request to end of each admitted run.
     latencies: HashMap<&'static str, Vec<usize>>,
     refused: HashMap<&'static str, usize>,
 }
@@ -237,8 +237,8 @@ impl Simulation {
 
     fn request(&mut self, name: &'static str) {
         match self.admission.0.ask(&client(name)) {
-            Ok(Asked::Admitted) => self.admitted(name, self.now),
-            Ok(Asked::Waits(ticket)) => self.waiting.push((name, self.now, ticket)),
+            Ok(Entry::Admitted) => self.admitted(name, self.now),
+            Ok(Entry::Queued(ticket)) => self.waiting.push((name, self.now, ticket)),
             Err(_) => *self.refused.entry(name).or_default() += 1,
         }
     }
@@ -257,7 +257,7 @@ impl Simulation {
             match ticket.fate() {
                 Fate::Open => self.waiting.push((name, since, ticket)),
                 Fate::Admitted => self.admitted(name, since),
-                Fate::PushedOut => *self.refused.entry(name).or_default() += 1,
+                Fate::Displaced => *self.refused.entry(name).or_default() += 1,
             }
         }
         let load = Load {
@@ -269,26 +269,26 @@ impl Simulation {
 }
 
 #[test]
-fn at_ten_times_capacity_what_is_admitted_takes_twice_as_long_at_most() {
+fn overload_at_most_doubles_the_latency_of_admitted_runs() {
     let mut server = Simulation::new(4, 4);
     for _ in 0..5000 {
-        // Four at once of ten ticks each are 0.4 a tick.
+        // Four concurrent runs of ten ticks each are a capacity of 0.4 runs per tick.
         (0..4).for_each(|_| server.request("a"));
         server.tick();
     }
     let latencies = &server.latencies["a"];
-    // Every place was used all of the time.
+    // The server was busy all the time.
     assert!(latencies.len() >= 5000 * 4 / SERVICE, "{}", latencies.len());
     assert!(latencies.iter().all(|latency| *latency <= 2 * SERVICE));
     assert!(server.refused["a"] > 17_000);
 }
 
 #[test]
-fn a_crowd_of_one_client_costs_another_nothing_but_his_turn() {
+fn flood_of_one_client_costs_others_one_turn() {
     let mut server = Simulation::new(4, 4);
     for now in 0..5000 {
         (0..4).for_each(|_| server.request("crowd"));
-        // As much as a fifth of the server can do, evenly.
+        // A fifth of the server's capacity, evenly spaced.
         if now % 12 == 0 {
             server.request("polite");
         }
@@ -301,7 +301,7 @@ fn a_crowd_of_one_client_costs_another_nothing_but_his_turn() {
 }
 
 #[test]
-fn a_crowd_of_threads_is_held_to_both_numbers() {
+fn threads_never_exceed_either_limit() {
     let admission = admission(2, 3);
     let running = AtomicUsize::new(0);
     let ask = || {

@@ -1,8 +1,8 @@
-//! A batch for another process: tasks arrive and results leave on one connection.
+//! Serves a batch to another process: tasks arrive and results leave on one connection.
 //!
-//! Two threads share the connection's socket. The listener forwards tasks and notices a caller that
-//! disconnects without a message. The writer writes results and blocks on a caller that does not
-//! read them. No task is then started, because unread results hold up the batch.
+//! Two threads share the connection's socket. The listener forwards tasks, and notices a caller that disconnects
+//! without a message. The writer writes results, and blocks while the caller does not read them. While it blocks, no
+//! further task starts, because unread results hold up the batch.
 
 use std::io;
 use std::num::NonZeroUsize;
@@ -36,14 +36,14 @@ use crate::supervisor::{
 };
 use sandfork_jail::sys::descriptors::send_some;
 
-/// An error that ends a batch early. The caller receives it when all started tasks have ended.
-struct Wrong {
+/// An error that ends a batch early. The caller receives it after all started tasks have ended.
+struct BatchError {
     id: Option<u64>,
     code: ErrorCode,
     message: String,
 }
 
-impl Wrong {
+impl BatchError {
     fn protocol(message: impl Into<String>) -> Self {
         Self {
             id: None,
@@ -53,31 +53,31 @@ impl Wrong {
     }
 }
 
-/// The tasks that have no answer yet.
+/// Counts the tasks that have no answer yet.
 struct Unanswered {
     count: AtomicUsize,
     most: usize,
 }
 
 impl Unanswered {
-    /// Counts one more.
-    fn add(&self) -> Result<(), Wrong> {
+    /// Counts a task.
+    fn add(&self) -> Result<(), BatchError> {
         if self.count.fetch_add(1, Ordering::Relaxed) < self.most {
             return Ok(());
         }
-        Err(Wrong::protocol(format!(
+        Err(BatchError::protocol(format!(
             "more than {} tasks had no answer, the `window` of the batch: wait for an answer before the next task",
             self.most
         )))
     }
 
-    /// Counts one less.
+    /// Removes a task from the count.
     fn remove(&self) {
         self.count.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-/// Serves a batch until its last result is written, or its caller is gone.
+/// Serves a batch until its last result is written, or until its caller is gone.
 pub fn serve(
     mut caller: FrameCaller,
     socket: &Arc<OwnedFd>,
@@ -95,7 +95,7 @@ pub fn serve(
         python: sandbox.python(),
         limits: sandbox.limits_by_key(),
     });
-    // It holds no more than the window.
+    // The window bounds this channel.
     let (tasks, queue) = channel();
     let unanswered = Unanswered {
         count: AtomicUsize::new(0),
@@ -105,7 +105,7 @@ pub fn serve(
     let mapped = match batch.try_map(queue) {
         Ok(mapped) => mapped,
         Err(error) => {
-            return caller.refuse(None, cannot_begin(&error));
+            return caller.refuse(None, start_error(&error));
         }
     };
     let mut writer = Writer {
@@ -117,39 +117,39 @@ pub fn serve(
     let listened = thread::scope(|threads| {
         let listening = || listen(&mut caller, policy, (tasks, &unanswered), &call_off);
         thread::Builder::new().spawn_scoped(threads, listening)?;
-        // The listener also notices a caller that is gone.
+        // An error means that the caller is gone, which the listener notices too.
         _ = writer
-            .say(&begun, &[])
+            .send_event(&begun, &[])
             .and_then(|()| collect(mapped, &mut writer));
-        // Written results can still be read; the listener has nothing more to wait for.
+        // Ends the listener. The caller can still read the written results.
         _ = shutdown(socket.as_raw_fd(), Shutdown::Read);
         Ok(())
     });
     if let Err(error) = listened {
-        caller.refuse(None, cannot_begin(&error));
+        caller.refuse(None, start_error(&error));
     }
 }
 
-/// No thread or descriptor could be had for a batch.
-fn cannot_begin(cause: &io::Error) -> Refusal {
+/// The error for a batch for which no thread or descriptor was available.
+fn start_error(cause: &io::Error) -> Refusal {
     let remedy = io_exhaustion_hint(cause, "try again");
     let sentence = format!("the supervisor cannot begin a batch: {cause}; {remedy}");
     Error::new(ErrorKind::System, sentence).into()
 }
 
-/// The requested number of jobs, or the number of processors; fewer if the host cannot hold them.
+/// Returns the requested number of jobs, by default the number of processors, bounded by what the host can hold.
 fn jobs(open: &OpenBatch, sandbox: &Sandbox) -> NonZeroUsize {
     let asked = open.jobs.map(NonZeroUsize::from);
     let runs = Capacity::of(sandbox).runs;
     runs.min(asked.unwrap_or_else(processors))
 }
 
-/// Receives tasks until the caller disconnects, and then cancels the running ones.
+/// Receives tasks until the caller disconnects, and then cancels the running tasks.
 fn listen(
     caller: &mut FrameCaller,
     policy: &Policy,
-    (tasks, unanswered): (Sender<Result<Task, Wrong>>, &Unanswered),
-    call_off: &CallOff<Wrong>,
+    (tasks, unanswered): (Sender<Result<Task, BatchError>>, &Unanswered),
+    call_off: &CallOff<BatchError>,
 ) {
     let mut tasks = Some(tasks);
     loop {
@@ -162,14 +162,16 @@ fn listen(
                 tasks = None;
                 continue;
             }
-            Ok(CallerEvent::Request(..)) => Err(Wrong::protocol("this connection is a batch's")),
-            Ok(CallerEvent::Malformed(how)) => Err(Wrong::protocol(how)),
+            Ok(CallerEvent::Request(..)) => {
+                Err(BatchError::protocol("this connection carries a batch"))
+            }
+            Ok(CallerEvent::Malformed(how)) => Err(BatchError::protocol(how)),
             Ok(CallerEvent::Gone) | Err(_) => break,
         };
-        // No task after an invalid one is started.
+        // Tasks after an invalid task are not started.
         let last = received.is_err();
         if let Some(tasks) = &tasks {
-            // Fails if nothing takes it: the batch has ended.
+            // Fails if the batch has ended.
             _ = tasks.send(received);
         }
         if last {
@@ -180,13 +182,13 @@ fn listen(
     call_off.now();
 }
 
-fn task(header: &TaskHeader, line: &[u8], policy: &Policy) -> Result<Task, Wrong> {
+fn task(header: &TaskHeader, line: &[u8], policy: &Policy) -> Result<Task, BatchError> {
     let task = |(request, expect)| {
         Task::new(TaskId::Number(header.id.cast_signed()), request).expect(expect)
     };
     read(line, policy, header.filename.as_deref())
         .map(task)
-        .map_err(|message| Wrong {
+        .map_err(|message| BatchError {
             id: Some(header.id),
             code: ErrorKind::Request.into(),
             message,
@@ -201,45 +203,45 @@ fn read(
     let line = TaskLine::parse(line).map_err(|error| error.to_string())?;
     line.check(policy).map_err(|error| error.to_string())?;
     if line.policy.is_some() {
-        return Err("the tasks of a batch are under one policy: begin another batch".to_owned());
+        return Err("the tasks of a batch share one policy: open another batch".to_owned());
     }
-    let script = |_| Err("the caller reads `file`, and sends `code`".to_owned());
+    let script = |_| Err("the caller must read `file` and send its text as `code`".to_owned());
     let (request, expect) = line.request(filename, script)?;
     let fit = request.check_files(&policy.limits);
     fit.map_err(|error| format!("`files`: {error}"))?;
     Ok((request, expect))
 }
 
-/// Writes every result, and then an end message.
-fn collect(mut mapped: Mapped<Wrong>, writer: &mut Writer) -> Result<(), Errno> {
+/// Writes every result, and then the final event.
+fn collect(mut mapped: Mapped<BatchError>, writer: &mut Writer) -> Result<(), Errno> {
     let mut losses = FailureStreak::default();
     while let Some(result) = mapped.next() {
-        let wrong = match result {
+        let error = match result {
             Ok(done) => {
-                let given_up = losses.last_of_too_many(&done).map(given_up);
+                let error = losses.last_of_too_many(&done).map(too_many_losses);
                 writer.done(done)?;
-                given_up
+                error
             }
-            Err(wrong) => Some(wrong),
+            Err(error) => Some(error),
         };
-        let Some(wrong) = wrong else { continue };
+        let Some(error) = error else { continue };
         mapped.call_off().begin_no_more();
-        writer.error(wrong)?;
+        writer.error(error)?;
     }
-    writer.say(&ClientEvent::Closed, &[])
+    writer.send_event(&ClientEvent::Closed, &[])
 }
 
-fn given_up(error: &Error) -> Wrong {
-    Wrong {
+fn too_many_losses(error: &Error) -> BatchError {
+    BatchError {
         id: None,
         code: error.kind().into(),
         message: format!(
-            "{LOST_IN_A_ROW} tasks in a row got no sandbox, and no more were begun; the last: {error}"
+            "{LOST_IN_A_ROW} tasks in a row got no sandbox, so no more were started; the last error: {error}"
         ),
     }
 }
 
-/// Writes events, and blocks until the socket accepts them.
+/// Writes events, blocking until the socket accepts them.
 struct Writer<'a> {
     socket: &'a OwnedFd,
     unanswered: &'a Unanswered,
@@ -247,28 +249,28 @@ struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    fn say(&mut self, answer: &ClientEvent, payload: &[u8]) -> Result<(), Errno> {
+    fn send_event(&mut self, answer: &ClientEvent, payload: &[u8]) -> Result<(), Errno> {
         self.add(answer, payload);
         self.flush()
     }
 
-    fn error(&mut self, wrong: Wrong) -> Result<(), Errno> {
+    fn error(&mut self, error: BatchError) -> Result<(), Errno> {
         let answer = ClientEvent::Error {
-            id: wrong.id,
-            error: wrong.code,
-            message: wrong.message,
+            id: error.id,
+            error: error.code,
+            message: error.message,
             errno: None,
             why: None,
         };
-        self.say(&answer, &[])
+        self.send_event(&answer, &[])
     }
 
-    /// Writes a result: its output, and its outcome.
+    /// Writes a result: the task's output, and its outcome.
     fn done(&mut self, done: Done) -> Result<(), Errno> {
         let TaskId::Number(id) = *done.id() else {
             return Ok(());
         };
-        // Before the caller can know of the answer.
+        // Before the caller can see the answer and send another task.
         self.unanswered.remove();
         let (id, attempts) = (id.cast_unsigned(), done.attempts());
         let verdict = done.verdict.clone();
@@ -281,7 +283,7 @@ impl Writer<'_> {
                     error: error.kind().into(),
                     message: error.to_string(),
                 };
-                return self.say(&ClientEvent::Lost(lost), &[]);
+                return self.send_event(&ClientEvent::Lost(lost), &[]);
             }
         };
         for (stream, bytes) in [
@@ -306,7 +308,7 @@ impl Writer<'_> {
             verdict,
         };
         let payload = buffers.as_ref().map(HeldBuffers::bytes);
-        self.say(
+        self.send_event(
             &ClientEvent::Done(Box::new(done)),
             payload.unwrap_or_default(),
         )

@@ -1,4 +1,4 @@
-//! One connection: from its first message to its end.
+//! Serves one connection, from its first message to its end.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -14,9 +14,9 @@ use crate::supervisor::{
     AskHost, Caller, CallerEvent, FrameCaller, Image, Payload, Refusal, await_caller,
 };
 
-/// Serves a connection that this process received, until its other end is closed.
+/// Serves a received connection until its other end is closed.
 pub fn serve(socket: &Arc<OwnedFd>, sandboxes: &Sandboxes) {
-    // A socket that cannot be used is closed, which the other end notices.
+    // An unusable socket is closed, which the other end notices.
     let Ok(mut caller) = FrameCaller::new(Arc::clone(socket)) else {
         return;
     };
@@ -32,7 +32,7 @@ pub fn serve(socket: &Arc<OwnedFd>, sandboxes: &Sandboxes) {
             continue;
         }
         let answer = match request {
-            ClientRequest::Open(open) => match begin(sandboxes, &open, payload) {
+            ClientRequest::Open(open) => match open_session(sandboxes, &open, payload) {
                 Ok((sandbox, request, _listed)) => {
                     // The caller has received any error.
                     _ = sandbox.attend(&mut caller, request);
@@ -56,7 +56,7 @@ pub fn serve(socket: &Arc<OwnedFd>, sandboxes: &Sandboxes) {
                 return program::attach(caller, &sandboxes.programs, session, pid);
             }
             ClientRequest::Programs { session } => sandboxes.programs.running(session),
-            // The session that made it may be over.
+            // The session that made the snapshot may have ended.
             ClientRequest::Discard { snapshot } => {
                 sandboxes.discard_snapshot(snapshot);
                 Ok(ClientEvent::Closed)
@@ -93,14 +93,15 @@ fn require_version(request: &ClientRequest) -> Result<(), Refusal> {
     Err(Refusal::Protocol(ours))
 }
 
-/// The sandbox of a session, and what to attend to it with. Its programs are listed until that is dropped.
-fn begin<'s>(
+/// Returns the sandbox of a session and the request to open it. The session's programs are listed until `Listed` is
+/// dropped.
+fn open_session<'s>(
     sandboxes: &'s Sandboxes,
     open: &Open,
     payload: Payload,
 ) -> Result<(Arc<Sandbox>, SessionRequest, Listed<'s>), Refusal> {
     let (sandbox, _) = sandboxes.get(&open.sandbox)?;
-    let from = beginning(&sandbox, open)?;
+    let from = snapshot_of(&sandbox, open)?;
     let programs = sandbox.programs()?;
     let listed = sandboxes.programs.list(programs.clone());
     let request = SessionRequest {
@@ -119,8 +120,8 @@ fn begin<'s>(
     Ok((sandbox, request, listed))
 }
 
-/// The state with which a session begins, if it is not a new one.
-fn beginning(sandbox: &Sandbox, open: &Open) -> Result<Option<Arc<Image>>, Refusal> {
+/// Returns the snapshot from which a session starts, if any.
+fn snapshot_of(sandbox: &Sandbox, open: &Open) -> Result<Option<Arc<Image>>, Refusal> {
     match (open.snapshot, &open.saved) {
         (Some(number), None) => {
             let image = sandbox.snapshots().get(number);

@@ -1,9 +1,9 @@
-//! Sessions and batches for another process: what `sandfork serve` does.
+//! Serves sessions and batches to another process, as `sandfork serve`.
 //!
-//! The other process has one end of a `SOCK_SEQPACKET` pair, and hands a connection over by sending
-//! one byte and one end of a `SOCK_STREAM` pair. Each connection is one session or one batch, on a
-//! thread of its own; what is said on it is [`protocol::caller`](crate::protocol::caller). When the pair's other end
-//! is closed, however that comes about, everything ends.
+//! The other process holds one end of a `SOCK_SEQPACKET` pair. It opens a connection by sending one byte and one end of
+//! a `SOCK_STREAM` pair. Each connection carries one session or one batch, is served on a separate thread, and speaks
+//! [`protocol::caller`](crate::protocol::caller). When the other end of the pair is closed, for whatever reason,
+//! everything ends.
 
 mod batch;
 mod connection;
@@ -28,32 +28,32 @@ use crate::waiters::lock;
 use sandfork_jail::limits::raise_open_files;
 use sandfork_jail::sys::descriptors::{inherited, receive};
 
-/// The control socket, which this process inherited by number.
+/// Takes the control socket, which this process inherited by descriptor number.
 ///
 /// # Panics
 ///
-/// When the number is negative.
+/// If the number is negative.
 pub fn control_socket(number: i32) -> OwnedFd {
     let control = inherited(number);
-    // For no program that this process starts. Fails if the number is no descriptor's, which `serve` reports.
+    // Child processes must not inherit it. Fails if the descriptor is not open, which `serve` reports.
     _ = fcntl(&control, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC));
     control
 }
 
-/// Serves connections until the control socket's other end is closed, and returns when nothing of
-/// them is left.
+/// Serves connections until the control socket's other end is closed, and returns when everything that belongs to them
+/// has ended.
 ///
 /// # Errors
 ///
-/// When the control socket is none, or there is no descriptor left.
+/// If the control socket is invalid, or no descriptor is left.
 pub fn serve(control: &OwnedFd) -> io::Result<()> {
-    // Where the host refuses, fewer run at once.
+    // If the host refuses, fewer sessions can run at once.
     _ = raise_open_files();
     let cancel = Cancel::new()?;
     let sandboxes = Arc::new(Sandboxes::new(cancel.clone()));
     let open = Open::default();
     let served = accept(control, &sandboxes, &open);
-    // A thread that installs packages does not see that its caller is gone.
+    // A thread that installs packages does not notice that its caller is gone.
     cancel.cancel();
     open.end_all();
     Ok(served?)
@@ -63,7 +63,7 @@ fn accept(control: &OwnedFd, sandboxes: &Arc<Sandboxes>, open: &Open) -> Result<
     let mut byte = [0; 1];
     loop {
         let (length, fds) = match receive(control.as_fd(), &mut byte) {
-            // More descriptors than one connection has, or none left: the sender sees its own closed.
+            // Too many descriptors in the message, or none left here: the sender sees EOF.
             Err(Errno::EMSGSIZE | Errno::EMFILE | Errno::ENFILE) => continue,
             Err(Errno::ECONNRESET) => return Ok(()),
             other => other?,
@@ -74,14 +74,14 @@ fn accept(control: &OwnedFd, sandboxes: &Arc<Sandboxes>, open: &Open) -> Result<
         let Ok([socket]) = <[OwnedFd; 1]>::try_from(fds) else {
             continue;
         };
-        // Another kind never says that its other end is closed.
+        // Other socket types never report EOF.
         if getsockopt(&socket, SockType) != Ok(socket::SockType::Stream) {
             continue;
         }
         let socket = Arc::new(socket);
         let (served, sandboxes) = (Arc::clone(&socket), Arc::clone(sandboxes));
         let serve = move || connection::serve(&served, &sandboxes);
-        // A host without a thread to spare closes the connection, which its other end sees.
+        // If no thread can be started, the connection is closed, which its other end notices.
         let started = thread::Builder::new().name("session".into()).spawn(serve);
         if let Ok(thread) = started {
             open.add(&socket, thread);
@@ -89,7 +89,7 @@ fn accept(control: &OwnedFd, sandboxes: &Arc<Sandboxes>, open: &Open) -> Result<
     }
 }
 
-/// The connections that are open.
+/// The open connections.
 #[derive(Default)]
 struct Open(Mutex<Vec<(Weak<OwnedFd>, JoinHandle<()>)>>);
 
@@ -104,12 +104,12 @@ impl Open {
         let open = self.0.into_inner().unwrap_or_else(PoisonError::into_inner);
         for (socket, _) in &open {
             if let Some(socket) = socket.upgrade() {
-                // Seen by its thread as the caller's end.
+                // Its thread sees this as a disconnect.
                 _ = shutdown(socket.as_raw_fd(), Shutdown::Both);
             }
         }
         for (_, thread) in open {
-            // One that panicked has said so.
+            // A thread that panicked has reported the panic itself.
             _ = thread.join();
         }
     }

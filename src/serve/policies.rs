@@ -1,5 +1,4 @@
-//! The policies that callers name, cached: loading one takes longer than opening a session under
-//! it.
+//! Caches the policies that callers name, because loading a policy takes longer than opening a session under it.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -13,30 +12,31 @@ use crate::policy_source::FileSystem;
 use crate::protocol::caller::{PolicyChoice, SandboxChoice};
 use crate::waiters::lock;
 
-/// The most policies in the cache: a caller that invents a policy for each session gains nothing.
+/// The maximum number of cached policies. A caller that sends a different policy for each session gains nothing from
+/// more.
 const MOST: usize = 32;
 
-/// The policies that depend only on the caller's words, by those words.
+/// The policies that depend on nothing but the caller's input, by that input.
 #[derive(Default)]
-pub struct Policies(Mutex<HashMap<Said, Arc<Policy>>>);
+pub struct Policies(Mutex<HashMap<PolicyInput, Arc<Policy>>>);
 
-type Said = (PolicyChoice, Vec<String>);
+type PolicyInput = (PolicyChoice, Vec<String>);
 
 impl Policies {
     /// Returns the policy that a caller names.
     pub fn get(&self, wanted: &SandboxChoice) -> Result<Arc<Policy>, Error> {
-        let said = (wanted.policy.clone(), wanted.set.clone());
-        if let Some(known) = lock(&self.0).get(&said) {
+        let input = (wanted.policy.clone(), wanted.set.clone());
+        if let Some(known) = lock(&self.0).get(&input) {
             return Ok(Arc::clone(known));
         }
-        let (policy, grounds) = load(wanted)?;
+        let (policy, sources) = load(wanted)?;
         let policy = Arc::new(policy);
-        if grounds == Grounds::Words {
+        if sources == Sources::Input {
             let mut known = lock(&self.0);
             if known.len() >= MOST {
                 known.clear();
             }
-            known.insert(said, Arc::clone(&policy));
+            known.insert(input, Arc::clone(&policy));
         }
         Ok(policy)
     }
@@ -44,14 +44,14 @@ impl Policies {
 
 /// The sources of a policy.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Grounds {
-    /// The caller's words and the built-in policies: the same words always give the same policy.
-    Words,
+enum Sources {
+    /// The caller's input and the built-in policies: the same input always yields the same policy.
+    Input,
     /// Files too, which may change.
     FileSystem,
 }
 
-fn load(wanted: &SandboxChoice) -> Result<(Policy, Grounds), Error> {
+fn load(wanted: &SandboxChoice) -> Result<(Policy, Sources), Error> {
     let overrides: Result<Vec<Override>, _> = wanted.set.iter().map(|set| set.parse()).collect();
     let overrides = overrides?;
     let (name, directory, text, interpreter) = match &wanted.policy {
@@ -67,39 +67,38 @@ fn load(wanted: &SandboxChoice) -> Result<(Policy, Grounds), Error> {
             interpreter,
         } => {
             let label = label.as_deref().unwrap_or("policy");
-            // No file and no built-in policy has this name. Relative paths start from the directory.
+            // No file or built-in policy has this name. Relative paths are relative to the directory.
             let name = format!("<{label}>");
             let text = (PathBuf::from(&name), toml.clone());
             (name, Some(directory.clone()), Some(text), interpreter)
         }
     };
-    let source = Beneath {
+    let source = CallerView {
         directory,
         text,
-        grounds: Cell::new(Grounds::Words),
+        sources: Cell::new(Sources::Input),
     };
     let named = interpreter
         .as_ref()
         .map(|path| format!("python.interpreter={path}"));
     let default = named.map(|named| named.parse()).transpose()?;
     let policy = Policy::load_over(default.as_ref(), &name, &overrides, &source)?;
-    Ok((policy, source.grounds.get()))
+    Ok((policy, source.sources.get()))
 }
 
-/// The caller's view of policy files: relative to its directory, and with one that exists only as
-/// text.
-struct Beneath {
+/// The policy files as the caller sees them: relative to its directory, and with one policy that exists only as text.
+struct CallerView {
     directory: Option<PathBuf>,
     text: Option<(PathBuf, String)>,
-    grounds: Cell<Grounds>,
+    sources: Cell<Sources>,
 }
 
-impl PolicySource for Beneath {
+impl PolicySource for CallerView {
     fn read(&self, path: &Path) -> io::Result<String> {
         if let Some((_, text)) = self.text.as_ref().filter(|(it, _)| it == path) {
             return Ok(text.clone());
         }
-        self.grounds.set(Grounds::FileSystem);
+        self.sources.set(Sources::FileSystem);
         FileSystem.read(&self.current_dir()?.join(path))
     }
 
@@ -111,7 +110,7 @@ impl PolicySource for Beneath {
         if let Some(directory) = &self.directory {
             return Ok(directory.clone());
         }
-        self.grounds.set(Grounds::FileSystem);
+        self.sources.set(Sources::FileSystem);
         FileSystem.current_dir()
     }
 }
@@ -152,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_callers_interpreter_is_used_unless_the_policy_names_one() {
+    fn callers_interpreter_yields_to_the_policys() {
         let dir = tempfile::tempdir().unwrap();
         let policies = Policies::default();
         let interpreter = |mut policy: PolicyChoice, set: &[&str]| {
@@ -171,19 +170,19 @@ mod tests {
         let set = ["python.interpreter=python3.9"];
         assert_eq!(interpreter(silent, &set), "python3.9");
 
-        // The name that the base has too, when a policy writes it.
+        // A policy that names the default interpreter explicitly overrides the caller's.
         let naming = "[python]\ninterpreter = \"python3\"\n";
         assert_eq!(interpreter(text(naming, dir.path()), &[]), "python3");
         fs::write(dir.path().join("base.toml"), naming).unwrap();
         let inheriting = text("extends = \"./base.toml\"\n", dir.path());
         assert_eq!(interpreter(inheriting, &[]), "python3");
-        // Without one, the base decides.
+        // Without a caller's interpreter, the base policy decides.
         let standard = get(&policies, named("standard", dir.path()), &[]).unwrap();
         assert_eq!(standard.python.interpreter.value, "python3");
     }
 
     #[test]
-    fn words_are_remembered_and_files_are_read_again() {
+    fn input_is_cached_and_files_are_reread() {
         let dir = tempfile::tempdir().unwrap();
         let policies = Policies::default();
         let own = dir.path().join("own.toml");
@@ -206,7 +205,7 @@ mod tests {
         fs::write(&own, wall(4)).unwrap();
         let second = get(&policies, named("own.toml", dir.path()), &[]).unwrap();
         assert_ne!(first.sha256(), second.sha256());
-        // A text that extends a file depends on the file too.
+        // A policy text that extends a file depends on that file.
         let extends = "extends = \"./own.toml\"\n";
         let before = get(&policies, text(extends, dir.path()), &[]);
         fs::write(&own, wall(5)).unwrap();
@@ -216,26 +215,26 @@ mod tests {
     }
 
     #[test]
-    fn a_mistake_in_words_is_named_by_its_key() {
+    fn error_in_input_names_its_key() {
         let dir = tempfile::tempdir().unwrap();
         let policies = Policies::default();
-        let said = |toml: &str, set: &[&str]| {
+        let input = |toml: &str, set: &[&str]| {
             let refused = get(&policies, text(toml, dir.path()), set);
             refused.expect_err("refused").to_string()
         };
         let wall = "[limits]\nwall = \"2x\"\n";
-        assert!(said(wall, &[]).starts_with("limits.wall: \"2x\" has an unknown unit"));
+        assert!(input(wall, &[]).starts_with("limits.wall: \"2x\" has an unknown unit"));
         let extends = "extends = \"standrad\"\n";
-        assert!(said(extends, &[]).starts_with("extends: no built-in policy and no file"));
-        // What is a file has a line.
+        assert!(input(extends, &[]).starts_with("extends: no built-in policy and no file"));
+        // An error in a file has a line number.
         fs::write(dir.path().join("own.toml"), wall).unwrap();
         let extends = "extends = \"./own.toml\"\n";
-        assert!(said(extends, &[]).starts_with("./own.toml:2: limits.wall: "));
-        assert!(said("", &["limits.wall=2x"]).starts_with("--set: limits.wall: "));
+        assert!(input(extends, &[]).starts_with("./own.toml:2: limits.wall: "));
+        assert!(input("", &["limits.wall=2x"]).starts_with("--set: limits.wall: "));
     }
 
     #[test]
-    fn no_more_than_so_many_are_remembered() {
+    fn cache_is_bounded() {
         let policies = Policies::default();
         for seconds in 1..=2 * MOST {
             let set = format!("limits.wall={seconds}s");

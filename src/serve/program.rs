@@ -1,4 +1,4 @@
-//! A connection that runs one program in a session of another connection, or that acts on such a program.
+//! Serves connections that run a program in the session of another connection, or control such a program.
 
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;
@@ -15,32 +15,32 @@ use crate::supervisor::{
 };
 use crate::waiters::lock;
 
-/// The most bytes of a program's arguments in a list, so that the list of all programs fits into an answer.
+/// The maximum bytes of a program's arguments in a list, so that the list of all programs fits into one event.
 const MOST_LISTED: usize = 32 << 10;
 
-/// The programs of the open sessions, by the numbers of these.
+/// The programs of open sessions, by session number.
 #[derive(Debug, Default)]
 pub struct SessionPrograms {
     numbers: UniqueIds,
     open: Mutex<BTreeMap<u64, Programs>>,
 }
 
-/// A session that is listed until this is dropped.
+/// A session's registration, which ends when this is dropped.
 pub struct Listed<'a> {
     list: &'a SessionPrograms,
-    /// Its number.
+    /// The session's number.
     pub number: u64,
 }
 
 impl SessionPrograms {
-    /// Lists a session.
+    /// Registers a session.
     pub fn list(&self, programs: Programs) -> Listed<'_> {
         let number = self.numbers.next();
         lock(&self.open).insert(number, programs);
         Listed { list: self, number }
     }
 
-    /// Those of one session.
+    /// Returns the programs of one session.
     pub fn of(&self, session: u64) -> Result<Programs, Refusal> {
         let found = lock(&self.open).get(&session).cloned();
         found.ok_or_else(|| BesideRefusal::Ended("it was closed".to_owned()).into())
@@ -56,7 +56,7 @@ impl SessionPrograms {
         })
     }
 
-    /// The answer to a request for the programs of a session.
+    /// Answers a request for the programs of a session.
     pub fn running(&self, session: u64) -> Result<ClientEvent, Refusal> {
         let running = self.of(session)?.running();
         let programs = running.iter().map(|process| RunningProgram {
@@ -75,7 +75,7 @@ impl Drop for Listed<'_> {
     }
 }
 
-/// The first arguments.
+/// Returns the leading arguments that fit into a list.
 fn listed(argv: &[String]) -> Vec<String> {
     let mut length = 0;
     let fits = |argument: &&String| {
@@ -85,15 +85,14 @@ fn listed(argv: &[String]) -> Vec<String> {
     argv.iter().take_while(fits).cloned().collect()
 }
 
-/// Starts a program, and serves it until it has ended or its caller is gone. A program whose caller is gone is
-/// killed.
+/// Starts a program, and serves it until it ends or its caller disconnects, in which case the program is killed.
 pub fn serve(caller: FrameCaller, sessions: &SessionPrograms, wanted: StartProgram) {
     let programs = sessions.of(wanted.session);
     let started = programs.and_then(|it| Ok(it.start(Program::requested(wanted))?));
     serve_as(Role::Owner, caller, started);
 }
 
-/// Acts on a program of another connection for its caller, until either is gone.
+/// Lets a caller control a program that another connection started, until either is gone.
 pub fn attach(caller: FrameCaller, sessions: &SessionPrograms, session: u64, pid: i32) {
     serve_as(Role::Attached, caller, sessions.find(session, pid));
 }
@@ -116,22 +115,22 @@ fn serve_as(role: Role, mut caller: FrameCaller, process: Result<Process, Refusa
         process,
         input: None,
     };
-    while serving.turn() == Turn::Stays {
+    while serving.handle_events() == Turn::Continue {
         serving.wait();
     }
     if role == Role::Owner && serving.process.end().is_none() {
-        // The number of SIGKILL is one of a signal.
+        // Does not fail: SIGKILL is a valid signal number.
         _ = serving.process.kill(libc::SIGKILL);
     }
     _ = drain(&mut serving.caller, None);
 }
 
-/// What a connection has of a program.
+/// The role of a connection for its program.
 #[derive(Clone, Copy, Eq, PartialEq)]
 enum Role {
-    /// It has started it, and gets its output.
+    /// The connection started the program, and receives its output.
     Owner,
-    /// It acts on it.
+    /// The connection only controls the program.
     Attached,
 }
 
@@ -142,7 +141,7 @@ struct Serving {
     input: Option<Input>,
 }
 
-/// Bytes for the program that its pipe has not taken.
+/// Input for the program that has not been written to its pipe yet.
 struct Input {
     id: u64,
     bytes: Vec<u8>,
@@ -152,24 +151,24 @@ struct Input {
 
 #[derive(Clone, Copy, Eq, PartialEq)]
 enum Turn {
-    Stays,
-    Over,
+    Continue,
+    Done,
 }
 
 impl Serving {
-    /// Handles what has happened.
-    fn turn(&mut self) -> Turn {
+    /// Handles all pending events.
+    fn handle_events(&mut self) -> Turn {
         self.caller.flush();
         self.write_input();
-        if self.recv() == Turn::Over {
-            return Turn::Over;
+        if self.recv() == Turn::Done {
+            return Turn::Done;
         }
         let event = match self.role {
             Role::Owner if self.caller.unsent() < BACKLOG => self.process.event_now(),
             Role::Owner => None,
             Role::Attached => self.process.end().map(ProcessEvent::Ended),
         };
-        event.map_or(Turn::Stays, |event| self.hand_on(event))
+        event.map_or(Turn::Continue, |event| self.forward(event))
     }
 
     fn wait(&self) {
@@ -185,11 +184,11 @@ impl Serving {
             ended,
             stdin,
         ];
-        // If it fails, the next turn looks at everything.
+        // If this fails, the next turn checks every source.
         _ = wait(sources, None);
     }
 
-    fn hand_on(&mut self, event: ProcessEvent) -> Turn {
+    fn forward(&mut self, event: ProcessEvent) -> Turn {
         match event {
             ProcessEvent::Stdout(bytes) => self.caller.output(0, Stream::Stdout, &bytes),
             ProcessEvent::Stderr(bytes) => self.caller.output(0, Stream::Stderr, &bytes),
@@ -200,13 +199,13 @@ impl Serving {
                 }
                 let ended = ClientEvent::Ended(ended(end));
                 self.caller.answer(ended, Payload::default());
-                return Turn::Over;
+                return Turn::Done;
             }
         }
-        Turn::Stays
+        Turn::Continue
     }
 
-    /// Writes to the program what its pipe takes now.
+    /// Writes as much input as the program's pipe accepts now.
     fn write_input(&mut self) {
         let Some(input) = &mut self.input else {
             return;
@@ -233,20 +232,20 @@ impl Serving {
             .answer(ClientEvent::Accepted { id }, Payload::default());
     }
 
-    /// Handles what the caller has sent.
+    /// Handles the caller's pending requests.
     fn recv(&mut self) -> Turn {
         loop {
             match self.caller.recv() {
-                CallerEvent::Nothing => return Turn::Stays,
-                CallerEvent::Gone => return Turn::Over,
+                CallerEvent::Nothing => return Turn::Continue,
+                CallerEvent::Gone => return Turn::Done,
                 CallerEvent::Malformed(how) => {
                     self.caller.refuse(None, Refusal::Protocol(how));
-                    return Turn::Over;
+                    return Turn::Done;
                 }
                 CallerEvent::Request(ClientRequest::Input { id, end }, payload) => {
                     if self.input.is_some() {
-                        let twice = "the program has not taken what was sent before".to_owned();
-                        self.caller.refuse(Some(id), Refusal::Protocol(twice));
+                        let reason = "the program has not read the previous input yet".to_owned();
+                        self.caller.refuse(Some(id), Refusal::Protocol(reason));
                         continue;
                     }
                     self.input = Some(Input {
@@ -268,8 +267,8 @@ impl Serving {
                     self.accept(id);
                 }
                 CallerEvent::Request(other, _) => {
-                    let apart = "this connection is a program's".to_owned();
-                    self.caller.refuse(other.id(), Refusal::Protocol(apart));
+                    let reason = "this connection serves a program".to_owned();
+                    self.caller.refuse(other.id(), Refusal::Protocol(reason));
                 }
             }
         }
@@ -277,24 +276,24 @@ impl Serving {
 }
 
 fn ended(end: ProgramEnd) -> ProgramEnded {
-    let word = |end| ProgramEnded {
+    let with_end = |end| ProgramEnded {
         end,
         ..ProgramEnded::default()
     };
     match end {
         ProgramEnd::Exited(code) => ProgramEnded {
             code: Some(code),
-            ..word("exited")
+            ..with_end("exited")
         },
         ProgramEnd::Signal(signal) => ProgramEnded {
             signal: Some(signal),
-            ..word("signal")
+            ..with_end("signal")
         },
-        ProgramEnd::Timeout => word("timeout"),
-        ProgramEnd::OutputLimit => word("output-limit"),
+        ProgramEnd::Timeout => with_end("timeout"),
+        ProgramEnd::OutputLimit => with_end("output-limit"),
         ProgramEnd::Lost(why) => ProgramEnded {
             why: Some(why),
-            ..word("lost")
+            ..with_end("lost")
         },
     }
 }

@@ -1,4 +1,4 @@
-//! The sandboxes of a supervisor: one for each policy, shared by all of its sessions.
+//! Keeps a supervisor's sandboxes: one per policy, shared by all of its sessions.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -19,18 +19,18 @@ use crate::supervisor::{Cancel, Refusal};
 use crate::waiters::lock;
 use sandfork_jail::control::Lifetime;
 
-/// The most unused sandboxes that are kept warm.
+/// The maximum number of unused sandboxes that are kept warm.
 const MOST_UNUSED: usize = 8;
 
-/// Sandboxes by the key of what they are made from.
+/// Sandboxes by the key of their inputs.
 pub struct Sandboxes {
     /// The environment of this process, which does not change.
     environment: CallerEnvironment,
     policies: Policies,
     slots: Mutex<HashMap<SandboxKey, Slot>>,
-    /// The programs of their sessions.
+    /// The programs of the sandboxes' sessions.
     pub programs: SessionPrograms,
-    /// Ends what is being installed.
+    /// Cancels running installations of packages.
     cancel: Cancel,
 }
 
@@ -39,16 +39,16 @@ struct Slot {
     used: Instant,
 }
 
-/// A sandbox that its first caller makes.
+/// A sandbox that its first caller builds.
 #[derive(Default)]
 struct SharedSandbox {
-    /// Held while the sandbox is made, so that it is made once and others can be made meanwhile.
-    turn: Mutex<()>,
+    /// Held while the sandbox is built, so that it is built once, and other sandboxes can be built meanwhile.
+    building: Mutex<()>,
     made: OnceLock<Arc<Sandbox>>,
 }
 
 impl Sandboxes {
-    /// Starts without sandboxes. `cancel` ends what is being installed for them.
+    /// Starts without sandboxes. `cancel` cancels the package installations for them.
     pub fn new(cancel: Cancel) -> Self {
         Self {
             environment: CallerEnvironment::current(),
@@ -59,14 +59,14 @@ impl Sandboxes {
         }
     }
 
-    /// Returns the sandbox for these terms, made if there is none, and its policy.
+    /// Returns the sandbox for these terms, building it if necessary, and its policy.
     pub fn get(&self, wanted: &SandboxChoice) -> Result<(Arc<Sandbox>, Arc<Policy>), Refusal> {
         let policy = self.policies.get(wanted)?;
         check_caller(&policy, &wanted.import_paths)?;
         let environment = self.environment_of(wanted);
         provide(&policy, &environment, &self.cancel).map_err(Error::from)?;
         let shared = self.shared(SandboxKey::of(&policy, Lifetime::ManyRuns, &environment)?);
-        let _turn = lock(&shared.turn);
+        let _building = lock(&shared.building);
         if let Some(sandbox) = shared.made.get() {
             return Ok((Arc::clone(sandbox), policy));
         }
@@ -78,14 +78,14 @@ impl Sandboxes {
         Ok((Arc::clone(sandbox), policy))
     }
 
-    /// Discards a snapshot, of any policy.
+    /// Discards a snapshot of whichever sandbox has it.
     pub fn discard_snapshot(&self, number: u64) {
         for sandbox in self.made() {
             sandbox.snapshots().discard(number);
         }
     }
 
-    /// Saves a snapshot, of any policy, as a file. Returns the file's length.
+    /// Saves a snapshot of whichever sandbox has it as a file. Returns the file's length.
     pub fn save_snapshot(&self, number: u64, path: &Path) -> Result<u64, Refusal> {
         require_absolute(path)?;
         let mut made = self.made().into_iter();
@@ -94,7 +94,7 @@ impl Sandboxes {
         sandbox.save(&image, path)
     }
 
-    /// The sandboxes that there are. Those that are being made have no snapshots yet.
+    /// Returns the finished sandboxes. Unfinished sandboxes have no snapshots.
     fn made(&self) -> Vec<Arc<Sandbox>> {
         let slots = lock(&self.slots);
         let made = slots.values().filter_map(|slot| slot.shared.made.get());
@@ -118,16 +118,16 @@ impl Sandboxes {
         });
         slot.used = Instant::now();
         let wanted = Arc::clone(&slot.shared);
-        let forgotten = forget_unused(&mut slots);
-        // Each waits until its zygote has ended, which other callers need not.
+        let removed = remove_surplus(&mut slots);
+        // Dropping a sandbox waits for its zygote, so release the lock first.
         drop(slots);
-        drop(forgotten);
+        drop(removed);
         wanted
     }
 }
 
-/// Refuses a policy that lets guests exchange what its caller imports. The sandbox is no part of it: callers with other
-/// modules share it.
+/// Rejects a policy that lets guests replace modules that the caller imports. Checked per session, because callers with
+/// different modules share one sandbox.
 fn check_caller(policy: &Policy, import_paths: &[PathBuf]) -> Result<(), Refusal> {
     for path in import_paths {
         require_absolute(path)?;
@@ -141,17 +141,17 @@ fn check_caller(policy: &Policy, import_paths: &[PathBuf]) -> Result<(), Refusal
     )?)
 }
 
-/// A caller's directory is not this process's.
+/// Requires an absolute path: the caller's current directory is not this process's.
 pub fn require_absolute(path: &Path) -> Result<(), Refusal> {
     if path.is_absolute() {
         return Ok(());
     }
-    let how = format!("`{}` is no absolute path", path.display());
+    let how = format!("`{}` is not an absolute path", path.display());
     Err(Refusal::Protocol(how))
 }
 
-/// Removes the least recently used of the unused sandboxes, and returns them.
-fn forget_unused(slots: &mut HashMap<SandboxKey, Slot>) -> Vec<Slot> {
+/// Removes the least recently used of the surplus unused sandboxes, and returns them.
+fn remove_surplus(slots: &mut HashMap<SandboxKey, Slot>) -> Vec<Slot> {
     let mut unused: Vec<(Instant, SandboxKey)> = slots
         .iter()
         .filter(|(_, slot)| slot.is_unused())
@@ -168,7 +168,7 @@ impl Slot {
         let is_unused = |sandbox: &Arc<Sandbox>| {
             Arc::strong_count(sandbox) == 1 && sandbox.snapshots().is_empty()
         };
-        // A caller that makes it has it too.
+        // The caller that builds the sandbox holds a reference too.
         Arc::strong_count(&self.shared) == 1 && self.shared.made.get().is_none_or(is_unused)
     }
 }
@@ -181,19 +181,19 @@ mod tests {
     use crate::policy::BuiltInsOnly;
 
     #[test]
-    fn a_sandbox_that_is_being_made_holds_up_no_caller_of_another() {
+    fn building_a_sandbox_does_not_block_other_callers() {
         let sandboxes = Sandboxes::new(Cancel::new().unwrap());
         let environment = CallerEnvironment::current();
         let policy = Policy::default();
         let key = SandboxKey::of(&policy, Lifetime::ManyRuns, &environment).unwrap();
         let shared = sandboxes.shared(key);
-        let _turn = shared.turn.lock().unwrap();
+        let _building = shared.building.lock().unwrap();
         assert!(sandboxes.made().is_empty());
         assert!(Arc::ptr_eq(&shared, &sandboxes.shared(key)));
     }
 
     #[test]
-    fn what_a_caller_imports_is_looked_at_for_each_session() {
+    fn caller_imports_are_checked_for_each_session() {
         let dir = tempfile::tempdir().unwrap();
         let real = dir.path().canonicalize().unwrap();
         std::os::unix::fs::symlink("there", real.join("link")).unwrap();
@@ -210,6 +210,6 @@ mod tests {
             );
         }
         let refused = said("there".into()).unwrap_err();
-        assert_eq!(refused, "`there` is no absolute path");
+        assert_eq!(refused, "`there` is not an absolute path");
     }
 }

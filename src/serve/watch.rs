@@ -1,4 +1,4 @@
-//! A connection that watches a directory in a session of another connection.
+//! Serves a connection that watches a directory in the session of another connection.
 
 use super::program::SessionPrograms;
 use crate::protocol::caller::{ClientEvent, FileEvent, ProgramEnded, WatchRequest};
@@ -6,10 +6,10 @@ use crate::supervisor::{
     BACKLOG, Caller, CallerEvent, Depth, FrameCaller, Payload, Refusal, Watch, awaited, drain, wait,
 };
 
-/// The most bytes of paths in one message: written as JSON, they are several times as long.
+/// The maximum bytes of paths in one event. Encoded as JSON, paths are several times as long.
 const MOST_BYTES: usize = 128 << 10;
 
-/// Watches a directory for a caller, until either is gone.
+/// Watches a directory for a caller until the watch ends or the caller disconnects.
 pub fn serve(mut caller: FrameCaller, sessions: &SessionPrograms, wanted: &WatchRequest) {
     let depth = if wanted.recursive {
         Depth::Tree
@@ -38,12 +38,12 @@ fn attend(caller: &mut FrameCaller, watch: &Watch) {
                 return caller.refuse(None, Refusal::Protocol(how));
             }
             CallerEvent::Request(other, _) => {
-                let apart = "this connection watches a directory".to_owned();
-                caller.refuse(other.id(), Refusal::Protocol(apart));
+                let reason = "this connection watches a directory".to_owned();
+                caller.refuse(other.id(), Refusal::Protocol(reason));
                 continue;
             }
         }
-        // While the caller does not read, events stay with the kernel, which keeps a number of them.
+        // While the caller does not read, events stay in the kernel's bounded queue.
         let flowing = caller.unsent() < BACKLOG;
         if flowing {
             match watch.events_now() {
@@ -64,7 +64,7 @@ fn attend(caller: &mut FrameCaller, watch: &Watch) {
             changes.filter(|_| flowing),
             ended.filter(|_| flowing),
         ];
-        // If it fails, the next turn looks at everything.
+        // If this fails, the next turn checks every source.
         _ = wait(sources, ready.filter(|_| flowing));
     }
 }

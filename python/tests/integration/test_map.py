@@ -153,7 +153,7 @@ def test_a_timeout_is_in_place_of_the_policys() -> None:
         ({}, "there is nothing to run"),
         ({"code": "1", "program": ["sh"]}, "it has both `code` and `program`"),
         ({"code": "1", "file": "x.py"}, "it has both `code` and `file`"),
-        ({"code": "1", "policy": "strict"}, "the tasks of a batch are under one policy"),
+        ({"code": "1", "policy": "strict"}, "the tasks of a batch share one policy"),
         ({"code": "1", "limits": {"memory": "1MiB"}}, "`limits.memory` is part of the jail"),
         ({"code": "1", "limits": {"wall": "soon"}}, "`limits.wall`: "),
         (Task("1", files={"../x": "x"}), "`files`: "),
