@@ -33,7 +33,7 @@ struct Json {
 
 /// Why a line is not a result.
 #[derive(Debug, thiserror::Error)]
-#[error("it is no result of `sandfork map`: {0}")]
+#[error("it is not a result of `sandfork map`: {0}")]
 pub struct RecordLineError(String);
 
 impl RecordLine {
@@ -176,7 +176,7 @@ mod tests {
         ] {
             let refused = RecordLine::parse(line.as_bytes()).unwrap_err().to_string();
             assert!(
-                refused.starts_with("it is no result of `sandfork map`"),
+                refused.starts_with("it is not a result of `sandfork map`"),
                 "{line}: {refused}"
             );
         }

@@ -1,4 +1,4 @@
-//! The command line, as clap's derive reads it.
+//! Defines the command line's arguments with clap's derive macros.
 
 use std::ffi::OsString;
 use std::io::{self, Write as _};
@@ -30,13 +30,13 @@ use sandfork_jail::control::MAX_WORKERS;
         SANDFORK_LOG=debug in the environment prints the time of each phase of a run to stderr."
 )]
 pub struct Arguments {
-    /// What to do.
+    /// The command to run.
     #[command(subcommand)]
     pub command: Command,
 }
 
 impl Arguments {
-    /// Parses the command line. Like clap, prints help or an error and exits if needed.
+    /// Parses the command line. Like clap, prints help or an error and exits if necessary.
     pub fn read() -> Self {
         Self::try_parse().unwrap_or_else(|mut error| {
             if let Some(tip) = tip(&error, &Self::command()) {
@@ -48,15 +48,15 @@ impl Arguments {
     }
 }
 
-/// Prints help or an error about the command line, and exits. A quoted argument may be the name of
-/// a file, since a shell expands patterns to names. If one could control a terminal, the message is
-/// printed without colours and without control sequences.
+/// Prints help or an error about the command line, and exits. An error may quote a file name, because a shell expands
+/// patterns to names. If an argument has control characters, the message is printed without colours, and with those
+/// characters escaped.
 fn exit_with(error: &clap::Error) -> ! {
-    let moves = |argument: OsString| argument.to_string_lossy().contains(char::is_control);
-    if !error.use_stderr() || !std::env::args_os().any(moves) {
+    let has_controls = |argument: OsString| argument.to_string_lossy().contains(char::is_control);
+    if !error.use_stderr() || !std::env::args_os().any(has_controls) {
         error.exit()
     }
-    // If stderr is closed, the message has no other place to go.
+    // If stderr is closed, the message is lost.
     _ = write!(io::stderr(), "{}", harmless(&error.to_string()));
     process::exit(error.exit_code())
 }
@@ -66,19 +66,19 @@ fn exit_with(error: &clap::Error) -> ! {
 pub enum Command {
     /// Run a Python script in a fresh sandbox
     Run(RunArguments),
-    /// Run any program of the sandbox
+    /// Run any program in a fresh sandbox
     Exec(ExecArguments),
     /// Run Python, and write the policy that lets it pass
     Learn(LearnArguments),
-    /// Type Python into a session, which keeps its variables and files
+    /// Start a Python shell in a session that keeps its variables and files
     Shell(ShellArguments),
     /// Run many tasks, each in a fresh sandbox
     Map(MapArguments),
     /// Show what would be enforced on this host, and how
     Plan(PlanArguments),
-    /// Check for each layer whether this host can provide it, and print the fix
+    /// Check whether this host supports each layer, and print the fix for missing ones
     Doctor(DoctorArguments),
-    /// List, show and check policies
+    /// List, show, check and compare policies
     #[command(subcommand)]
     Policy(PolicyCommand),
     /// Install packages in environments for guests, and list, show and remove them
@@ -90,16 +90,16 @@ pub enum Command {
     /// Serve the sandbox as tools of a model (MCP), over the standard streams
     #[command(disable_help_flag = true)]
     Mcp(ServerArguments),
-    /// Serve sessions to the process that started this one, over a socket that it inherits
+    /// Serve sessions to the parent process, over a socket that this process inherits
     #[command(hide = true)]
     Serve {
-        /// Number of the control socket's descriptor
+        /// Descriptor number of the control socket
         #[arg(long, value_name = "N", value_parser = clap::value_parser!(i32).range(3..))]
         control_fd: i32,
     },
     /// Print a completion script for a shell
     Completions {
-        /// Which shell
+        /// The shell
         shell: Shell,
     },
 }
@@ -107,7 +107,7 @@ pub enum Command {
 /// `sandfork server` and `sandfork mcp`.
 #[derive(Args, Debug)]
 pub struct ServerArguments {
-    /// What the program `sandfork-server` is given
+    /// Arguments for the program `sandfork-server`
     #[arg(
         trailing_var_arg = true,
         allow_hyphen_values = true,
@@ -116,7 +116,7 @@ pub struct ServerArguments {
     pub arguments: Vec<OsString>,
 }
 
-/// The policy of a command that needs one.
+/// The policy options of a command.
 #[derive(Args, Debug)]
 pub struct PolicyChoice {
     /// A built-in policy, or a policy file
@@ -145,17 +145,17 @@ pub struct GuestOptions {
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
-    /// Show all that the guest is known to have been refused, and the settings that allow it
+    /// Show everything that the guest is known to have been refused, and the settings that allow it
     #[arg(long)]
     pub explain: bool,
     #[command(flatten)]
     pub transfer: TransferChoice,
 }
 
-/// What is copied for a guest.
+/// The input and files that are copied for a guest.
 #[derive(Args, Debug)]
 pub struct TransferChoice {
-    /// Pass what arrives on stdin, as `--set stdio.stdin=pass`
+    /// Pass stdin to the guest, as `--set stdio.stdin=pass` does
     #[arg(long = "stdin", short = 'i')]
     pub passes_stdin: bool,
     /// Copy this file into the work directory before the run
@@ -172,26 +172,26 @@ pub struct TransferChoice {
 pub struct RunArguments {
     #[command(flatten)]
     pub options: GuestOptions,
-    /// Give the script a terminal of its own, connected to this one
+    /// Give the script its own terminal, connected to this one
     #[arg(long, short, conflicts_with = "json")]
     pub terminal: bool,
     #[command(flatten)]
     pub target: TargetChoice,
 }
 
-/// Takes code that is UTF-8. The error of clap for other text names no argument.
+/// Parses code, which must be UTF-8. clap's own error for other text does not name the argument.
 fn code() -> impl TypedValueParser<Value = String> {
-    let not_text = |_| "it is not UTF-8; save it in a file that names its encoding";
+    let not_text = |_| "the code is not UTF-8; save it in a file that declares its encoding";
     OsStringValueParser::new().try_map(move |code| code.into_string().map_err(not_text))
 }
 
-/// The Python that is run.
+/// The Python code to run.
 #[derive(Args, Debug)]
 pub struct TargetChoice {
     /// Run this code
     #[arg(short = 'c', value_name = "CODE", allow_hyphen_values = true, value_parser = code())]
     pub code: Option<String>,
-    /// Run this module, installed or of the project; all that follows is for it
+    /// Run this module, installed or in the project, with these arguments
     #[arg(
         short = 'm',
         value_names = ["MODULE", "ARG"],
@@ -200,11 +200,11 @@ pub struct TargetChoice {
         conflicts_with = "code"
     )]
     pub module: Option<Vec<String>>,
-    /// Show the script's directory, or DIR, read-only, and import from it
+    /// Let the guest read the script's directory, or DIR, and import from it
     #[arg(long, value_name = "DIR", num_args = 0..=1, require_equals = true, default_missing_value = "")]
     pub project: Option<String>,
-    /// Run this file, or the `__main__.py` of this directory, which is then the project; `-` reads the
-    /// script from stdin. All that follows is for the script, as `sys.argv[1:]`
+    /// Run this file, or the `__main__.py` in this directory, which becomes the project; `-` reads the script from
+    /// stdin. All arguments after it are passed to the script as `sys.argv[1:]`
     #[arg(
         value_names = ["FILE", "ARG"],
         value_hint = clap::ValueHint::AnyPath,
@@ -219,15 +219,15 @@ pub struct TargetChoice {
 #[derive(Args, Debug)]
 #[command(
     override_usage = "sandfork learn [OPTIONS] <FILE|DIR|-|-c CODE|-m MODULE> [ARG...]",
-    after_help = "Without --accept, a person at the terminal is asked about each refusal. Each run starts the script \
-        anew, so what it does to paths of filesystem.write is done again. Exit codes: 0 the script passes; \
-        2 usage; otherwise those of the script's last run."
+    after_help = "Without --accept, you are asked at the terminal about each refusal. Each run starts the script from \
+        the beginning, so its changes to paths of filesystem.write are repeated. Exit codes: 0 the script passes; \
+        2 usage; otherwise that of the script's last run."
 )]
 pub struct LearnArguments {
     #[command(flatten)]
     pub policy: PolicyChoice,
-    /// Allow what is refused of these kinds, without asking: read, write, import, net, host, program, proc, syscall and
-    /// limit, each alone or with a value, as in `read:/srv,limit:memory`
+    /// Allow refusals of these kinds without asking: read, write, import, net, host, program, proc, syscall and limit,
+    /// each alone or with a value, as in `read:/srv,limit:memory`
     #[arg(long, value_name = "KIND[:VALUE]", value_delimiter = ',')]
     pub accept: Vec<Accept>,
     /// Write the policy to this file instead of stdout
@@ -243,7 +243,7 @@ pub struct LearnArguments {
 pub struct ExecArguments {
     #[command(flatten)]
     pub options: GuestOptions,
-    /// Give the program a terminal of its own, connected to this one
+    /// Give the program its own terminal, connected to this one
     #[arg(long, short, conflicts_with = "json")]
     pub terminal: bool,
     /// The program, looked up in the sandbox, and its arguments
@@ -254,7 +254,7 @@ pub struct ExecArguments {
 /// `sandfork shell`.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "If stdin is no terminal, its statements run one after another, until one fails."
+    after_help = "If stdin is not a terminal, its statements run one after another until one fails."
 )]
 pub struct ShellArguments {
     #[command(flatten)]
@@ -267,40 +267,40 @@ pub struct ShellArguments {
 /// `sandfork map`.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Exit codes: 0 every task has had its run, however it ended; 1 the results could \
-    not be written; 2 usage, also a wrong line of TASKS; 125 a task got no sandbox; 130 interrupted."
+    after_help = "Exit codes: 0 every task ran, however it ended; 1 the results could not be written; \
+    2 usage, or an invalid line of TASKS; 125 a task got no sandbox; 130 interrupted."
 )]
-#[allow(clippy::struct_excessive_bools)] // one for each flag
+#[allow(clippy::struct_excessive_bools)] // one per flag
 pub struct MapArguments {
     #[command(flatten)]
     pub policy: PolicyChoice,
-    /// How many run at once [default: the number of processors]
+    /// How many tasks run at once [default: the number of processors]
     #[arg(long, short, value_name = "N", value_parser = value_parser!(u16).range(1..=MOST_JOBS))]
     pub jobs: Option<u16>,
     /// Write the results to this file instead of stdout
     #[arg(long, short, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// Go on behind the results that the file of `--output` has
+    /// Continue after the results that the file of `--output` already has
     #[arg(long, requires = "output")]
     pub resume: bool,
     /// Write the results in the order of the tasks, not as they finish
     #[arg(long)]
     pub ordered: bool,
-    /// Refuse `file`, `program` and `policy` in tasks, which others may write
+    /// Refuse `file`, `program` and `policy`, for tasks from untrusted authors
     #[arg(long)]
     pub code_only: bool,
-    /// Write short results: how a task ended, its output, value and error, and little more
+    /// Write short results: status, output, value, error, and little more
     #[arg(long)]
     pub compact: bool,
     /// Draw no progress bar, even on a terminal
     #[arg(long)]
     pub no_progress: bool,
-    /// The tasks, one JSON object a line; `-` reads them from stdin
+    /// The tasks, one JSON object per line; `-` reads them from stdin
     #[arg(value_name = "TASKS")]
     pub tasks: PathBuf,
 }
 
-/// The maximum number of tasks that run at a time.
+/// The maximum number of tasks that run at once.
 const MOST_JOBS: i64 = MAX_WORKERS as i64;
 
 /// `sandfork plan`.
@@ -345,12 +345,12 @@ pub enum PolicyCommand {
         )]
         policies: Vec<String>,
     },
-    /// Print the keys in which two policies differ, and which of them allows more
+    /// Print the keys in which two policies differ, and which policy allows more
     Diff {
         /// A built-in policy, or a policy file
         #[arg(value_name = "A", add = ArgValueCompleter::new(policies))]
         before: String,
-        /// Another one
+        /// The policy to compare it with
         #[arg(value_name = "B", add = ArgValueCompleter::new(policies))]
         after: String,
     },

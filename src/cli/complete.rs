@@ -1,4 +1,4 @@
-//! Completions for shells: the shell asks the command, which knows the policies and their keys.
+//! Completes command lines: the shell's script calls the command, which knows the policies and their keys.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -12,25 +12,25 @@ use clap_complete::env::{Bash, CompleteEnv, Elvish, EnvCompleter, Fish, Powershe
 use super::args::Arguments;
 use crate::policy::{Policy, builtin_names, overrides_beginning_with};
 
-/// The variable in which a shell's name says that it asks for completions.
+/// The variable that requests completions, and names the shell.
 const VARIABLE: &str = "SANDFORK_COMPLETE";
 
-/// The text between two completions, as the script for bash asks for it.
+/// The variable that holds the separator of completions for bash.
 const SEPARATOR: &str = "_CLAP_IFS";
 
-/// The word that bash completes.
+/// The variable that holds the index of the word that bash completes.
 const INDEX: &str = "_CLAP_COMPLETE_INDEX";
 
 const SHELLS: Shells = Shells(&[&WholeWords, &Elvish, &Fish, &Powershell, &Zsh]);
 
-/// Answers a shell that asks for completions, and exits. Otherwise does nothing. Call it before the process
-/// has a second thread.
+/// Answers a shell that requests completions, and exits. Otherwise does nothing. Must be called before the process has
+/// a second thread.
 pub fn answer_shell() {
     let completions = CompleteEnv::with_factory(Arguments::command);
     completions.var(VARIABLE).shells(SHELLS).complete();
 }
 
-/// The script that makes a shell ask.
+/// Returns the script that registers the completions in a shell.
 pub fn script(shell: &str) -> io::Result<Vec<u8>> {
     let completer = SHELLS.completer(shell);
     let completer = completer.ok_or_else(|| io::Error::other("the shell is not known"))?;
@@ -39,7 +39,7 @@ pub fn script(shell: &str) -> io::Result<Vec<u8>> {
     Ok(script)
 }
 
-/// Built-in policies, policy files, and directories that may have some.
+/// Completes built-in policies, policy files, and directories.
 pub fn policies(current: &OsStr) -> Vec<CompletionCandidate> {
     let begun = current.to_string_lossy();
     let names = builtin_names().filter(|name| name.starts_with(&*begun));
@@ -52,7 +52,7 @@ pub fn policies(current: &OsStr) -> Vec<CompletionCandidate> {
     names.filter_map(described).chain(files).collect()
 }
 
-/// Keys of a policy, and the words that they take.
+/// Completes policy keys and their enumerated values.
 pub fn overrides(current: &OsStr) -> Vec<CompletionCandidate> {
     let found = overrides_beginning_with(&current.to_string_lossy()).into_iter();
     let candidate = |(whole, about): (String, &'static str)| {
@@ -62,7 +62,7 @@ pub fn overrides(current: &OsStr) -> Vec<CompletionCandidate> {
     found.map(candidate).collect()
 }
 
-/// Bash, which passes `KEY=VALUE` as three words, and replaces the last one.
+/// Bash, which splits `KEY=VALUE` into three words and replaces only the last.
 struct WholeWords;
 
 impl EnvCompleter for WholeWords {
@@ -84,7 +84,7 @@ impl EnvCompleter for WholeWords {
     ) -> io::Result<()> {
         let mut script = Vec::new();
         Bash.write_registration(var, name, bin, completer, &mut script)?;
-        // Behind `=`, the word is empty for bash, and the script would forget the `=`.
+        // After `=`, bash's current word is empty, and the script would drop the `=`.
         let script = String::from_utf8_lossy(&script).replace(
             "words[COMP_CWORD]=\"$2\"",
             "[[ \"${words[COMP_CWORD]}\" == \"=\" ]] || words[COMP_CWORD]=\"$2\"",
@@ -112,7 +112,7 @@ impl EnvCompleter for WholeWords {
     }
 }
 
-/// Joins the words around each `=`. Returns them with the new index of the word at `index`, and what was
+/// Joins the words around each `=`. Returns the words, the new index of the word at `index`, and the text that was
 /// joined before it.
 fn joined(words: Vec<OsString>, index: usize) -> (Vec<OsString>, usize, String) {
     let mut whole: Vec<OsString> = Vec::new();
@@ -134,7 +134,7 @@ fn joined(words: Vec<OsString>, index: usize) -> (Vec<OsString>, usize, String) 
             found = whole.len() - 1;
         }
     }
-    // The index behind the last word stands for an empty one.
+    // An index past the last word stands for an empty word.
     let index = if index >= whole.len() && found == 0 {
         whole.len()
     } else {
@@ -148,8 +148,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bash_words_around_a_sign_are_one_word() {
-        // Words, separated by spaces, with the index of the one to complete.
+    fn bash_words_around_an_equals_sign_are_joined() {
+        // Words separated by spaces, and the index of the word to complete.
         let cases = [
             (("s run --set a.b = c", 5), ("s run --set a.b=c", 3, "a.b=")),
             (("s run --set a.b =", 4), ("s run --set a.b=", 3, "a.b=")),

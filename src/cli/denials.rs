@@ -1,4 +1,4 @@
-//! Shows what a guest was refused, and the setting that allows it.
+//! Prints what a guest was refused, and the setting that allows it.
 
 use std::fmt::Write as _;
 
@@ -8,19 +8,19 @@ use crate::host::quoted;
 use crate::outcome::{Denial, Layer, Outcome, Reporter};
 use crate::plan::{DENIED_CALLS, RUNS_PROGRAMS, harmless};
 
-/// How many denials a run that did not end well shows on a terminal.
+/// How many denials a terminal shows after a run that did not end well.
 const FIRST: usize = 3;
 
-/// Which denials are shown.
+/// Which denials to show.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Shown {
-    /// The first of a run that did not end well.
+    /// The first denials, if the run did not end well.
     First,
-    /// All of any run.
+    /// All denials of any run.
     All,
 }
 
-/// One line for each denial that is shown. `is_reported` says whether another message has named a denial already.
+/// Returns one line per shown denial. `is_reported` tells whether another message has already named a denial.
 pub fn lines(
     outcome: &Outcome,
     shown: Shown,
@@ -51,7 +51,7 @@ pub fn lines(
     lines
 }
 
-/// What was refused and by whose report, and what allows it.
+/// Describes a denial, who reported it, and the setting that allows it.
 pub fn line(denial: &Denial) -> String {
     let said = match denial.reported_by {
         Reporter::Guest => "the guest says it was refused",
@@ -60,7 +60,7 @@ pub fn line(denial: &Denial) -> String {
     format!("{said}: {}; {}", what(denial), remedy(denial))
 }
 
-/// What was refused, where, by which layer, and how often.
+/// Describes what was refused, where, by which layer, and how often.
 pub fn what(denial: &Denial) -> String {
     let mut text = denial.operation.clone();
     if let Some(target) = &denial.target {
@@ -108,17 +108,17 @@ fn remedy(denial: &Denial) -> String {
         (None, Some(DENIED_CALLS)) if denial.operation == "system call" => {
             format!("`{DENIED_CALLS}` of the policy lists it")
         }
-        // A program.
+        // The denied system call is `execve`.
         (None, Some(DENIED_CALLS)) => {
             format!("`{DENIED_CALLS}` of the policy lists `{RUNS_PROGRAMS}`")
         }
-        // A path that is in the other list.
+        // The path is listed in `filesystem.read`.
         (None, Some("filesystem.write")) => {
             "`filesystem.write` of the policy allows it, in place of `filesystem.read`".to_owned()
         }
         (None, Some(key)) => format!("`{key}` of the policy allows it"),
         (None, None) if denial.layer.is_none() && denial.target.is_none() => {
-            "its exception does not say which call it was".to_owned()
+            "the exception does not name the call".to_owned()
         }
         (None, None) if denial.layer.is_none() => {
             "by the permissions of the file or of a directory above it, not by the policy"
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_terminal_gets_the_first_and_explain_all() {
+    fn terminal_shows_the_first_and_explain_shows_all() {
         let none = |_: &Denial| false;
         let failed = outcome(Ending::Exception, 5, 2);
         let first = lines(&failed, Shown::First, &none);
@@ -172,10 +172,10 @@ mod tests {
     }
 
     #[test]
-    fn each_remedy_is_of_its_cause() {
+    fn remedy_matches_the_cause() {
         let of = |denial: Denial| remedy(&denial);
         let new = |operation| Denial::new(operation, Reporter::Guest);
-        assert!(of(new("system call")).contains("does not say which call"));
+        assert!(of(new("system call")).contains("does not name the call"));
         let target = Some("/work/x".to_owned());
         let own = Denial {
             target,

@@ -1,51 +1,51 @@
 //! Lets a guest draw on the caller's terminal, and nothing else.
 //!
-//! What a guest may draw with is listed here. The filter drops all other control sequences: those that reach
-//! beyond the screen (the title, the clipboard, files, programs), and every one that makes the terminal answer,
-//! because the answer would be typed into the caller's shell if the guest had ended meanwhile.
+//! The filter passes the control sequences listed here and drops all others: those that reach beyond the screen (title,
+//! clipboard, files, programs), and those that make the terminal reply. If the guest has ended meanwhile, a reply would
+//! be typed into the caller's shell.
 
-/// A longer control sequence is none that draws.
+/// The maximum length of a control sequence, in bytes. No drawing sequence is longer.
 const MAX_SEQUENCE: usize = 64;
 
-/// The private modes that a guest may set: cursor keys, reverse video, origin, wrapping, the cursor and its
-/// blinking, mouse and focus reports, the alternate screen, pasting, and drawing at once. `tty::RESET` ends them. The
-/// width of 132 columns is none: some terminals clear the screen when that is ended.
+/// The private modes that a guest may set: cursor keys, reverse video, origin, wrapping, the cursor and its blinking,
+/// mouse and focus reports, the alternate screen, bracketed paste, and synchronized output. `tty::RESET` resets them.
+/// The 132-column mode is not included, because some terminals clear the screen when it is reset.
 pub const MODES: [u16; 20] = [
     1, 5, 6, 7, 12, 25, 45, 47, 1000, 1002, 1003, 1004, 1005, 1006, 1015, 1047, 1048, 1049, 2004,
     2026,
 ];
 
-/// The ends of sequences with numbers alone: move, erase, insert, delete, scroll, repeat, tab stops, colours, margins, save
-/// and restore.
+/// The final bytes of sequences with numeric parameters only: move, erase, insert, delete, scroll, repeat, tab stops,
+/// colours, margins, save and restore.
 const PLAIN_ENDS: &[u8] = b"@ABCDEFGHIJKLMPSTXZ`abdefgmrsu";
 
-/// The filter of a stream.
+/// Filters one output stream.
 #[derive(Debug, Default)]
 pub struct Drawing {
     state: State,
-    /// The sequence or the character that is not complete.
+    /// The incomplete control sequence or character.
     held: Vec<u8>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 enum State {
-    /// Text.
+    /// Plain text.
     #[default]
     Text,
-    /// Behind an escape.
+    /// After an escape character.
     Escape,
-    /// Behind an escape that names a character set, or `#`.
+    /// After an escape character and a character set designator or `#`.
     Designation,
     /// In a control sequence (CSI).
     Sequence,
-    /// In a text for the terminal (OSC, DCS, APC, PM, SOS), until its end.
+    /// In a control string (OSC, DCS, APC, PM, SOS), until its terminator.
     String,
-    /// In such a text, behind an escape, which may end it.
+    /// In a control string after an escape character, which may terminate the string.
     StringEscape,
 }
 
 impl Drawing {
-    /// Appends what may be drawn of `input` to `out`.
+    /// Appends the drawable part of `input` to `out`.
     pub fn filter(&mut self, input: &[u8], out: &mut Vec<u8>) {
         for &byte in input {
             self.take(byte, out);
@@ -54,14 +54,14 @@ impl Drawing {
 
     fn take(&mut self, byte: u8, out: &mut Vec<u8>) {
         match (self.state, byte) {
-            // CAN and SUB end every sequence.
+            // CAN and SUB abort every sequence.
             (State::Escape | State::Designation | State::Sequence, 0x18 | 0x1a)
             | (State::String | State::StringEscape, 0x07 | 0x18 | 0x1a)
             | (State::StringEscape, b'\\') => self.begin(State::Text),
             (State::String, 0x1b) => self.state = State::StringEscape,
             (State::String, _) => {}
             (State::Text, _) => self.text(byte, out),
-            // An escape begins another sequence.
+            // An escape character begins a new sequence.
             (_, 0x1b) => self.begin(State::Escape),
             (State::Escape | State::StringEscape, _) => self.escape(byte, out),
             (State::Designation, b'0'..=b'~') => self.end(byte, out),
@@ -119,7 +119,7 @@ impl Drawing {
         self.held.push(byte);
         match std::str::from_utf8(&self.held) {
             Ok(text) => {
-                // U+0080 to U+009F are control characters, and begin sequences.
+                // U+0080 to U+009F are control characters, some of which begin sequences.
                 out.extend(
                     text.chars()
                         .filter(|c| !c.is_control())
@@ -140,13 +140,13 @@ impl Drawing {
     }
 }
 
-/// Whether a control sequence with these parameters and this end draws.
+/// Returns whether a control sequence with these parameters and this final byte only draws.
 fn draws(parameters: &[u8], end: u8) -> bool {
     let is_plain = parameters
         .iter()
         .all(|byte| matches!(byte, b'0'..=b'9' | b';' | b':'));
     match (parameters, end) {
-        // Insert mode and a soft reset. Other modes lock the keyboard, or change what its keys send.
+        // Insert mode and soft reset. Other modes lock the keyboard, or change what its keys send.
         (b"4", b'h' | b'l') | (b"!", b'p') => true,
         ([b'?', modes @ ..], b'h' | b'l') => modes.split(|byte| *byte == b';').all(is_mode),
         ([b'?', rest @ ..], b'J' | b'K') => rest.iter().all(u8::is_ascii_digit),
@@ -173,8 +173,8 @@ mod tests {
 
     use super::Drawing;
 
-    /// The same however the input is cut.
-    fn drawn(input: &[u8]) -> String {
+    /// Returns the filtered text, after checking that the chunk size makes no difference.
+    fn filtered(input: &[u8]) -> String {
         let pieces = |size| {
             let (mut drawing, mut out) = (Drawing::default(), Vec::new());
             input
@@ -187,19 +187,19 @@ mod tests {
     }
 
     #[test]
-    fn an_editor_draws() {
+    fn output_of_an_editor_passes() {
         for text in [
             "plain\r\n\ttext na\u{ef}ve \u{1f40d}",
             "\x1b[?1049h\x1b[2J\x1b[1;1H\x1b[38;2;1;2;3mred\x1b[0m\x1b[?25l\x1b[?1000;1006h",
             "\x1b7\x1b[5;10r\x1b[K\x1b8\x1b(0qqq\x1b(B\x1b[4 q\x1bM\x1b[!p",
             "a\x08\x08\x07\x0e\x0f",
         ] {
-            assert_eq!(drawn(text.as_bytes()), text);
+            assert_eq!(filtered(text.as_bytes()), text);
         }
     }
 
     #[test]
-    fn nothing_reaches_beyond_the_screen_or_makes_the_terminal_answer() {
+    fn sequences_beyond_the_screen_and_queries_are_dropped() {
         let dropped: [&[u8]; 18] = [
             b"\x1b]0;title\x07",
             b"\x1b]52;c;cm0gLXJm\x1b\\",
@@ -221,18 +221,18 @@ mod tests {
             b"\x1b[i\x1b[4i\x1b[0q",
         ];
         for input in dropped {
-            let left = drawn(input);
+            let left = filtered(input);
             assert!(matches!(left.as_str(), "" | "6n"), "{input:?}: {left:?}");
         }
-        assert_eq!(drawn(b"\x9b6n\xe2\x82A"), "\u{fffd}6n\u{fffd}A");
+        assert_eq!(filtered(b"\x9b6n\xe2\x82A"), "\u{fffd}6n\u{fffd}A");
     }
 
     #[test]
-    fn a_sequence_within_another_does_not_get_through() {
-        assert_eq!(drawn(b"\x1b[\x1b[6n1m"), "1m");
-        assert_eq!(drawn(b"\x1b]0;\x1b[6nx\x07y"), "x\x07y");
-        assert_eq!(drawn(b"\x1b[6\x186n"), "6n");
+    fn nested_sequence_is_dropped() {
+        assert_eq!(filtered(b"\x1b[\x1b[6n1m"), "1m");
+        assert_eq!(filtered(b"\x1b]0;\x1b[6nx\x07y"), "x\x07y");
+        assert_eq!(filtered(b"\x1b[6\x186n"), "6n");
         let long = [b"\x1b[".as_slice(), &[b'1'; 100], b"m"].concat();
-        assert!(!drawn(&long).contains('\x1b'));
+        assert!(!filtered(&long).contains('\x1b'));
     }
 }

@@ -1,4 +1,4 @@
-//! Errors of a command.
+//! Defines the errors of a command.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use thiserror::Error;
 use super::map::InputError;
 use super::terminal::harmless_line;
 
-/// A command failed before, or besides, its guest.
+/// The reason why a command failed, apart from what its guest did.
 #[derive(Debug, Error)]
 pub enum Failure {
     /// The script does not exist.
@@ -24,36 +24,38 @@ pub enum Failure {
     /// No sandbox could be provided.
     #[error(transparent)]
     Sandbox(#[from] crate::Error),
-    /// No sandbox could be provided, because of a policy that has the reason at this place.
+    /// No sandbox could be provided, because of a policy setting at a known location.
     #[error("{place}{error}")]
     Located {
-        /// Stands before the sentence.
+        /// The prefix of the message: a file, line and key.
         place: String,
-        /// Why not.
+        /// The reason.
         error: crate::Error,
     },
-    /// A signal ended what the command did.
+    /// A signal ended the command's work.
     #[error("{0}")]
     Interrupted(String),
-    /// A line of the tasks of `map` is invalid, or their file changed while it was read.
+    /// A line of the task file of `map` is invalid, or the file changed while it was read.
     #[error(transparent)]
     Tasks(#[from] InputError),
-    /// The host provides no more sandboxes for the tasks of `map`.
-    #[error("{LOST_IN_A_ROW} tasks in a row got no sandbox, and no more were begun; the last: {0}")]
+    /// Too many tasks of `map` in a row got no sandbox.
+    #[error(
+        "{LOST_IN_A_ROW} tasks in a row got no sandbox, so no more were started; the last error: {0}"
+    )]
     Lost(String),
-    /// The command itself lacks a resource: a thread, a descriptor.
-    #[error("the command cannot be set up: {0}; look at `ulimit -a`")]
+    /// The command itself lacks a resource, such as a thread or a descriptor.
+    #[error("the command cannot be set up: {0}; check `ulimit -a`")]
     Setup(io::Error),
-    /// An argument is invalid, or a file that an argument names.
+    /// An argument, or a file that an argument names, is invalid.
     #[error("{0}")]
     Usage(String),
-    /// A command that this one started has said what failed.
+    /// A child process failed, and has printed the reason.
     #[error("the command that was started failed")]
-    Said(u8),
-    /// A file that the command was to make could not be made.
+    Reported(u8),
+    /// An output file could not be created.
     #[error("{0}")]
     NotWritten(String),
-    /// What a person types cannot be read.
+    /// The input of an interactive command could not be read.
     #[error("the input cannot be read: {0}")]
     Input(io::Error),
     /// The command's own output could not be written.
@@ -62,15 +64,15 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// Prints the error, unless the reader has gone, and returns the exit code.
+    /// Prints the error, unless the reader has disconnected, and returns the exit code.
     pub fn report(&self) -> ExitCode {
         self.say();
         ExitCode::from(self.exit_code())
     }
 
-    /// Prints one line on stderr and returns the exit code.
+    /// Prints the error as one line on stderr, and returns the exit code.
     pub fn say(&self) -> u8 {
-        if !self.is_broken_pipe() && !matches!(self, Self::Said(_)) {
+        if !self.is_broken_pipe() && !matches!(self, Self::Reported(_)) {
             say(&self.to_string());
         }
         self.exit_code()
@@ -78,10 +80,9 @@ impl Failure {
 
     fn exit_code(&self) -> u8 {
         match self {
-            // The reader stopped early, as `head` does; the exit code is the one of any other
-            // writer.
+            // The reader stopped early, as `head` does. The exit code is the same as for any other writer.
             _ if self.is_broken_pipe() => exit_code::BROKEN_PIPE,
-            Self::Said(code) => *code,
+            Self::Reported(code) => *code,
             Self::Output(_) | Self::NotWritten(_) => exit_code::NOT_WRITTEN,
             Self::Usage(_)
             | Self::NoScript(_)
@@ -99,9 +100,8 @@ impl Failure {
     }
 }
 
-/// Prints one sentence on stderr, prefixed with the command's name. It may quote a guest, or a line
-/// of tasks.
+/// Prints one sentence on stderr, prefixed with the command's name. The sentence may quote a guest or a line of tasks.
 pub fn say(sentence: &str) {
-    // If stderr is closed too, the message has no other place to go.
+    // If stderr is closed too, the message is lost.
     let _ = writeln!(io::stderr(), "sandfork: {}", harmless_line(sentence));
 }

@@ -1,7 +1,7 @@
-//! A hint for a guest that misses what `python3` would have found: what lies beside its script, and stdin.
+//! Explains what a guest did not find but `python3` would have: files and modules beside the script, and stdin.
 //!
-//! A guest chooses the name that it misses, so the hint is for the caller alone: a guest does not
-//! learn from it what there is. Only names beneath the script's directory and the current one count.
+//! A guest chooses the name that it misses, so the hint goes to the caller only; otherwise a guest could learn from it
+//! which files exist. Only names beneath the script's directory and the current directory are looked up.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
@@ -10,39 +10,39 @@ use crate::host::UNPRIVILEGED_ID;
 use crate::outcome::{Ending, ExceptionInfo, Outcome};
 use crate::policy::Stdin;
 
-/// The longest path that is looked up.
+/// The longest path that is looked up, in bytes.
 const MAX_NAME: usize = 1024;
 
-/// Where `python3` would have looked.
+/// The files and input that `python3` would have found.
 pub struct Surroundings {
-    /// The directory of the script, or the current one for code without a file.
+    /// The script's directory, or the current directory for code without a file.
     pub beside: PathBuf,
     /// The current directory.
     pub current: PathBuf,
     /// Whether the guest sees the script's directory.
     pub is_shown: bool,
-    /// What the guest reads on stdin.
+    /// The guest's stdin setting.
     pub stdin: Stdin,
-    /// The host's directories and files to which a guest of root may write.
+    /// The host paths to which a guest started by root may write.
     pub writable: Vec<PathBuf>,
     /// The guest's arguments.
     pub arguments: Vec<String>,
-    /// The files of `--in`.
+    /// The files named by `--in`.
     pub given: Vec<PathBuf>,
 }
 
 impl Surroundings {
-    /// One sentence, if what the guest misses is there.
+    /// Returns one sentence if what the guest missed exists.
     pub fn hint(&self, outcome: &Outcome) -> Option<String> {
         match (outcome.ending(), outcome.error()) {
             (_, Some(error)) => self.of_exception(error),
-            // A program prints what it misses in its own words.
+            // A program's message has no fixed form, so look at its arguments.
             (Ending::Exit(code), None) if *code != 0 && !self.is_shown => self.of_arguments(),
             _ => None,
         }
     }
 
-    /// The first argument that names a file of the current directory.
+    /// Returns a hint for the first argument that names a file in the current directory.
     fn of_arguments(&self) -> Option<String> {
         let mut names = self.arguments.iter();
         let name = names.find(|name| {
@@ -66,9 +66,7 @@ impl Surroundings {
                 return self.unwritable(quoted(&error.message, "denied: '")?);
             }
             "EOFError" if self.stdin == Stdin::Closed => {
-                return Some(
-                    "nothing is passed on stdin; `-i` passes what arrives there".to_owned(),
-                );
+                return Some("stdin is not passed to the guest; `-i` passes it".to_owned());
             }
             _ => return None,
         };
@@ -88,7 +86,7 @@ impl Surroundings {
         }
     }
 
-    /// Where a file system has no id-mapped mounts, a guest of root is another user than the owner.
+    /// Without id-mapped mounts, a guest started by root runs as a user other than the owner.
     fn unwritable(&self, name: &str) -> Option<String> {
         let mut writable = self.writable.iter();
         let (shown, within) = writable.find_map(|path| {
@@ -99,19 +97,19 @@ impl Surroundings {
         let of_file = owner(&shown.join(within)).filter(|_| goes_down(within));
         if of_file.is_some() && of_file != owner(shown) {
             return Some(format!(
-                "`{name}` has another owner than {}, in whose place guests of root write there: give it the same \
+                "`{name}` has a different owner than {}, and guests started by root write there as that owner: give it the same \
                  owner, or let others write to it",
                 shown.display()
             ));
         }
         Some(format!(
-            "where the file system or the kernel has no id-mapped mounts, as overlayfs, guests of root write \
+            "where the file system (such as overlayfs) or the kernel has no id-mapped mounts, guests started by root write \
              to {} as uid {UNPRIVILEGED_ID}: let that user write there, or copy the file with `--out`",
             shown.display()
         ))
     }
 
-    /// The name of a file that `--in` would put where the guest looked for it.
+    /// Returns the name if `--in` could copy a file of the current directory to where the guest looked.
     fn copied<'n>(&self, name: &'n str) -> Option<&'n str> {
         let is_file = goes_down(Path::new(name)) && self.current.join(name).is_file();
         is_file.then_some(name)
@@ -123,7 +121,7 @@ impl Surroundings {
         forms.iter().find_map(|form| self.file(form))
     }
 
-    /// The path beneath the script's directory, if there is something.
+    /// Returns the path relative to the script's directory, if it exists.
     fn file(&self, name: &str) -> Option<PathBuf> {
         let path = Path::new(name);
         let within = path.strip_prefix(&self.beside).unwrap_or(path);
@@ -138,14 +136,14 @@ fn in_current_directory(name: &str) -> String {
     )
 }
 
-/// Whether a path that a guest chose names something beneath the directory where it starts.
+/// Returns whether a path that a guest chose stays beneath the directory from which it is resolved.
 fn goes_down(path: &Path) -> bool {
     let mut parts = path.components();
     let is_short = (1..=MAX_NAME).contains(&path.as_os_str().len());
     is_short && parts.all(|part| matches!(part, Component::Normal(_)))
 }
 
-/// The text between `before` and the next quote.
+/// Returns the text between `before` and the next quote.
 fn quoted<'a>(message: &'a str, before: &str) -> Option<&'a str> {
     let (_, rest) = message.split_once(before)?;
     rest.split_once('\'').map(|(name, _)| name)
@@ -158,12 +156,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_with_another_owner_than_its_directory_is_named() {
+    fn hint_names_a_file_with_a_different_owner() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("theirs");
         std::fs::write(&file, "").unwrap();
         if std::os::unix::fs::chown(&file, Some(UNPRIVILEGED_ID - 1), None).is_err() {
-            // Only root can.
+            // Only root can chown.
             return;
         }
         let around = Surroundings {
@@ -176,13 +174,13 @@ mod tests {
             given: Vec::new(),
         };
         let hint = around.unwritable(&file.display().to_string()).unwrap();
-        assert!(hint.contains("has another owner"), "{hint}");
+        assert!(hint.contains("has a different owner"), "{hint}");
         let hint = around.unwritable(&directory.path().join("new").display().to_string());
         assert!(hint.is_some_and(|hint| hint.contains("id-mapped")));
     }
 
     #[test]
-    fn only_names_beneath_the_scripts_directory_are_looked_up() {
+    fn only_names_beneath_the_script_are_looked_up() {
         let directory = tempfile::tempdir().unwrap();
         let program = directory.path().join("program");
         std::fs::create_dir_all(program.join("data")).unwrap();

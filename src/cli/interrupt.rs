@@ -1,6 +1,6 @@
-//! Handles Ctrl-C and similar signals: the first ends the running guest, so that its outcome is
-//! still reported; the second ends the command. Ctrl-Z stops the guest with the command. The thread that waits for
-//! them is the pulse of the guests' clock too.
+//! Handles Ctrl-C and similar signals. The first signal ends the running guest, so that its outcome is still reported;
+//! the second ends the command. Ctrl-Z stops the guests and the command. The signal thread also drives the guests'
+//! clock.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -24,24 +24,24 @@ use sandfork_jail::sys::process::is_ignored;
 use super::failure::say;
 use super::tty;
 
-/// How often the pulse of the guests' clock beats.
+/// The interval at which the signal thread advances the guests' clock.
 const PULSE: Duration = Duration::from_millis(200);
 
 /// Signals that end the running guest instead of the command.
 #[derive(Debug)]
 pub struct Interrupts {
-    /// Whether there is a running guest for the next signal to end.
+    /// Whether a guest is running that the next signal ends.
     running: Arc<AtomicBool>,
 }
 
 impl Interrupts {
-    /// Takes SIGINT, SIGTERM and SIGHUP from now on. While nothing runs, they end the command.
-    /// After that, the first one calls `end` on its own thread. SIGTSTP stops the guests and their
-    /// clock with the command, until SIGCONT. SIGINT and SIGHUP stay ignored if they were: nohup(1) and the shell of a
-    /// script decide that the command goes on.
+    /// Handles SIGINT, SIGTERM and SIGHUP from now on. While no guest runs, they end the command. While a guest runs,
+    /// the first signal calls `end` on a separate thread. SIGTSTP stops the guests, their clock and the command, until
+    /// SIGCONT. SIGINT and SIGHUP stay ignored if they were ignored: nohup(1) or a shell script has decided that the
+    /// command continues.
     ///
-    /// Call it before any other thread exists: a thread that does not block a signal may receive
-    /// it. Programs that this process executes start with no signal blocked.
+    /// Must be called before any other thread exists, because a thread that does not block a signal may receive it.
+    /// Programs that this process executes start with no signal blocked.
     pub fn take(end: impl Fn() + Send + 'static) -> io::Result<Self> {
         let running = Arc::new(AtomicBool::new(false));
         let taken = Arc::clone(&running);
@@ -55,7 +55,7 @@ impl Interrupts {
         Ok(Self { running })
     }
 
-    /// As [`take`](Self::take), but calls `handle` for every signal.
+    /// Like [`take`](Self::take), but calls `handle` for every signal.
     pub fn take_each(handle: impl Fn(Signal) + Send + 'static) -> io::Result<()> {
         let taken = [
             Signal::SIGINT,
@@ -79,7 +79,7 @@ impl Interrupts {
                     Ok(Some(Signal::SIGTSTP)) => stop(&modes),
                     Ok(Some(Signal::SIGCONT)) => {
                         clock::beat(Beat::Continued);
-                        // The size of the terminal may have changed meanwhile. Ignored unless a thread waits for it.
+                        // The terminal size may have changed while stopped. Ignored unless a thread waits for SIGWINCH.
                         _ = kill(getpid(), Signal::SIGWINCH);
                     }
                     Ok(Some(other)) => handle(other),
@@ -91,19 +91,19 @@ impl Interrupts {
         Ok(())
     }
 
-    /// From now on a signal ends the command: nothing runs.
-    pub fn end_the_command(&self) {
+    /// Makes the next signal end the command, because no guest runs.
+    pub fn set_idle(&self) {
         self.running.store(false, Ordering::SeqCst);
     }
 
-    /// From now on a signal calls `end` first.
-    pub fn end_what_runs(&self) {
+    /// Makes the next signal call `end`, because a guest runs.
+    pub fn set_running(&self) {
         self.running.store(true, Ordering::SeqCst);
     }
 }
 
-/// Waits for a signal for the time of one beat. What arrived while the process was stopped is found before the beat
-/// that was due meanwhile.
+/// Waits for a signal, for one clock interval at most. A signal that arrived while the process was stopped is returned
+/// before the clock advances.
 fn next(signals: &SignalFd) -> Result<Option<Signal>, Errno> {
     let arrives = Some((signals.as_fd(), PollFlags::POLLIN));
     wait([arrives], Some(clock::now() + PULSE))?;
@@ -111,20 +111,20 @@ fn next(signals: &SignalFd) -> Result<Option<Signal>, Errno> {
     Ok(received.and_then(|it| Signal::try_from(it.ssi_signo.cast_signed()).ok()))
 }
 
-/// Stops this process until it is continued, and its guests with it. The terminal has the modes meanwhile
-/// that it had before the command.
+/// Stops this process and its guests until it is continued. Meanwhile the terminal has the modes that it had before the
+/// command.
 fn stop(before: &Modes) {
     let report = |error: &str| {
         say(&format!(
-            "the guest goes on while the command is stopped: {error}"
+            "the guest keeps running while the command is stopped: {error}"
         ));
     };
     hold_guests(report, || {
         let own = Modes::of_stdin();
         before.restore();
         let signal = SigSet::from(Signal::SIGTSTP);
-        // Pending for this thread alone, so that it has stopped when the signal is unblocked. The default
-        // action stops the process, unless no shell could continue it.
+        // The signal is pending for this thread only, so the thread stops as soon as the signal is unblocked. The
+        // default action stops the process, unless it is in an orphaned process group.
         _ = raise(Signal::SIGTSTP);
         _ = signal.thread_unblock();
         _ = signal.thread_block();
@@ -132,17 +132,17 @@ fn stop(before: &Modes) {
     });
 }
 
-/// The modes of the terminal that stdin is, if it is one.
+/// The terminal modes of stdin, if stdin is a terminal.
 #[derive(Clone, Debug)]
 pub struct Modes(Option<Termios>);
 
 impl Modes {
-    /// Those of now.
+    /// Reads the current modes.
     pub fn of_stdin() -> Self {
         Self(tcgetattr(io::stdin()).ok())
     }
 
-    /// Gives them back to the terminal. A process in the background may not, and would be stopped.
+    /// Restores the modes. A background process must not try, because SIGTTOU would stop it.
     pub fn restore(&self) {
         let is_in_front = || tcgetpgrp(io::stdin()).is_ok_and(|group| group == getpgrp());
         if let Some(modes) = self.0.as_ref().filter(|_| is_in_front()) {

@@ -1,5 +1,4 @@
-//! `SANDFORK_LOG`: prints the library's `tracing` output on stderr, one line for each span that
-//! ends and for each event.
+//! Implements `SANDFORK_LOG`: prints the library's `tracing` output on stderr, one line per event and per closed span.
 
 use std::io::{self, Write};
 
@@ -32,13 +31,13 @@ pub fn begin() -> Result<(), Failure> {
             Ok(())
         }
         _ => Err(Failure::Usage(format!(
-            "{VARIABLE} is {wanted:?}: give off, error, warn, info, debug or trace"
+            "{VARIABLE} is {wanted:?}: use off, error, warn, info, debug or trace"
         ))),
     }
 }
 
-/// Prints what the subscriber formats, one line at a time. A value that a guest chose cannot begin
-/// another line, nor move the terminal's cursor.
+/// Prints each formatted record as one line. A value that a guest chose can neither start another line nor move the
+/// terminal's cursor.
 struct Line;
 
 impl Write for Line {

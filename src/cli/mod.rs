@@ -1,4 +1,4 @@
-//! The command line: parses arguments, calls the library, prints the result.
+//! Implements the command line: parses arguments, calls the library, and prints the result.
 
 mod args;
 mod complete;
@@ -35,11 +35,11 @@ use sandfork_jail::sys::memory::keep_little;
 use sandfork_jail::sys::process::{keep_exit_statuses, survive_file_size_limit};
 use terminal::{HarmlessJson, harmless};
 
-/// Executes the command line of this process.
+/// Runs the command line of this process.
 pub fn command() -> ExitCode {
     complete::answer_shell();
     keep_little();
-    // Neither fails: both signals can have another disposition.
+    // Neither call fails: both signals can be handled.
     _ = survive_file_size_limit();
     _ = keep_exit_statuses();
     match execute(Arguments::read()) {
@@ -48,7 +48,7 @@ pub fn command() -> ExitCode {
     }
 }
 
-/// Executes the arguments' command, and returns the exit code.
+/// Runs the arguments' command, and returns the exit code.
 fn execute(arguments: Arguments) -> Result<u8, Failure> {
     log::begin()?;
     match arguments.command {
@@ -68,15 +68,14 @@ fn execute(arguments: Arguments) -> Result<u8, Failure> {
     }
 }
 
-/// Serves another process until it closes its end.
+/// Serves another process until it closes its end of the socket.
 fn serve(control_fd: i32) -> Result<u8, Failure> {
     let control = crate::serve::control_socket(control_fd);
     crate::serve::serve(&control).map_err(Failure::Setup)?;
     Ok(exit_code::OK)
 }
 
-/// Prints a command's result to stdout, and returns success. It may quote names of files and
-/// policies.
+/// Prints a command's result to stdout, and returns success. The text may quote file and policy names.
 fn print(text: impl AsRef<str>) -> Result<u8, Failure> {
     if io::stdout().is_terminal() {
         write(harmless(text.as_ref()).as_bytes())

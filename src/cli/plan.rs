@@ -1,4 +1,4 @@
-//! `sandfork plan` and `sandfork doctor`: what the sandbox would enforce here, and what it could.
+//! Implements `sandfork plan` and `sandfork doctor`: what the sandbox would enforce on this host, and what it could.
 
 use std::path::PathBuf;
 
@@ -37,14 +37,14 @@ pub fn plan(arguments: &PlanArguments) -> Result<u8, Failure> {
 
 pub(super) fn plan_here(policy: &Policy) -> Result<plan::Plan, Error> {
     let environment = CallerEnvironment::current();
-    // Nothing removes its environment of packages meanwhile.
+    // `chosen` keeps the package environment from being removed meanwhile.
     let chosen = ChosenInterpreter::of(policy, &environment)?;
     let host = host::probe(&chosen.executable.display().to_string(), &needs(policy))?;
     plan::plan(policy, &host)
 }
 
-/// The values of passed variables are the caller's secrets, and plans are printed and kept. Those of credentials get into
-/// no plan, which only fails if they are not set.
+/// Returns what a policy needs to know of the host, without the values of passed variables: these are secrets, and
+/// plans are printed and saved. Values of credentials are never in a plan; planning only fails if they are unset.
 fn needs(policy: &Policy) -> Needs {
     let mut needs = plan::needs(policy);
     needs
@@ -53,7 +53,8 @@ fn needs(policy: &Policy) -> Needs {
     needs
 }
 
-/// All that can be seen at once of what this host refuses: system calls, the level, limits and paths.
+/// Returns everything that this host would refuse and that can be found without an interpreter: system calls, the
+/// level, limits and paths.
 pub(super) fn refused_here(policy: &Policy) -> Vec<Error> {
     let environment = CallerEnvironment::current();
     let mut refused = check_syscalls(policy);
@@ -67,7 +68,7 @@ pub(super) fn refused_here(policy: &Policy) -> Vec<Error> {
     refused
 }
 
-/// Why the interpreter of a policy, or its packages, cannot be used here.
+/// Returns why the policy's interpreter or its packages cannot be used on this host.
 pub(super) fn interpreter_refused_here(policy: &Policy) -> Option<Error> {
     let environment = CallerEnvironment::current();
     let interpreter = ChosenInterpreter::of(policy, &environment);
@@ -76,8 +77,7 @@ pub(super) fn interpreter_refused_here(policy: &Policy) -> Option<Error> {
     interpreter.err()
 }
 
-/// Preloads what the policy names, as a run would: only an import shows whether a package can be
-/// preloaded.
+/// Preloads the policy's modules as a run would, because only an import shows whether a package can be preloaded.
 pub fn try_preloads(policy: &Policy) -> Result<Vec<PreloadPlan>, Error> {
     if policy.python.preload.is_empty() {
         return Ok(Vec::new());
@@ -86,7 +86,7 @@ pub fn try_preloads(policy: &Policy) -> Result<Vec<PreloadPlan>, Error> {
     builder.try_preloads()
 }
 
-/// Tries the preloads of the built-in policies that this host can keep.
+/// Tries the preloads of those built-in policies whose level this host reaches.
 fn diagnose_preloads(level: Option<Level>) -> Vec<PreloadDiagnosis> {
     policy::builtin_names()
         .filter_map(Policy::builtin)
@@ -106,7 +106,7 @@ fn diagnose_preloads(level: Option<Level>) -> Vec<PreloadDiagnosis> {
         .collect()
 }
 
-/// Tries whether forks copy pages at once. A host where they do not runs everything, more slowly.
+/// Tries whether forks copy pages eagerly. If not, everything still runs, but more slowly.
 fn diagnose_forks(policy: Policy) -> Usability<CopiedPages> {
     let error = match Sandbox::builder().policy(policy).try_copies() {
         Ok(Ok(pages)) => return Usability::Usable(CopiedPages { pages }),
@@ -127,7 +127,7 @@ fn diagnose_forks(policy: Policy) -> Usability<CopiedPages> {
     Usability::Unusable { error }
 }
 
-/// Checks this host, layer by layer. Fails if nothing could be run.
+/// Checks this host layer by layer. Fails if it cannot run anything.
 pub fn doctor(arguments: &DoctorArguments) -> Result<u8, Failure> {
     let machine = Machine::probe()?;
     let environment = CallerEnvironment::current();

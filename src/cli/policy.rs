@@ -1,4 +1,4 @@
-//! `sandfork policy`: lists, shows and checks policies.
+//! Implements `sandfork policy`: lists, shows, checks and compares policies.
 
 use std::fmt::Write;
 
@@ -14,7 +14,7 @@ use super::plan::{interpreter_refused_here, plan_here, refused_here, try_preload
 use super::terminal::harmless_line;
 use super::{print, print_json};
 
-/// The policy that the arguments choose.
+/// Loads the policy that the arguments choose.
 pub fn chosen(choice: &PolicyChoice) -> Result<Policy, PolicyError> {
     let overrides: Vec<Override> = choice
         .overrides
@@ -24,7 +24,7 @@ pub fn chosen(choice: &PolicyChoice) -> Result<Policy, PolicyError> {
     Policy::load(&choice.policy, &overrides, &FileSystem)
 }
 
-/// Executes a `sandfork policy` command.
+/// Runs a `sandfork policy` command.
 pub fn policy(command: PolicyCommand) -> Result<u8, Failure> {
     match command {
         PolicyCommand::List => print(list()),
@@ -42,7 +42,7 @@ fn load(name: &str) -> Result<Policy, PolicyError> {
     Policy::load(name, &[], &FileSystem)
 }
 
-/// Prints each difference, and who allows more. The exit code is that of diff(1).
+/// Prints each difference, and which policy allows more. The exit code is that of diff(1).
 fn diff(before: &str, after: &str) -> Result<u8, Failure> {
     let differences = load(before)?.differences(&load(after)?);
     let keys = differences.iter().map(|difference| difference.key.len());
@@ -75,16 +75,16 @@ fn list() -> String {
     text
 }
 
-/// The hosts that a policy is checked for.
+/// The hosts for which a policy is checked.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Host {
-    /// Only what is wrong everywhere is a mistake.
+    /// Any host: reports only mistakes that hold everywhere.
     Any,
-    /// What this host would refuse is one too.
+    /// This host: also reports what this host would refuse.
     This,
 }
 
-/// Checks every policy, so that one call shows all mistakes. The exit code is that of the first mistake.
+/// Checks all policies, so that one call shows all mistakes. The exit code is that of the first mistake.
 fn check(policies: &[String], host: Host) -> Result<u8, Failure> {
     let mut code = exit_code::OK;
     for name in policies {
@@ -105,7 +105,7 @@ fn check(policies: &[String], host: Host) -> Result<u8, Failure> {
     Ok(code)
 }
 
-/// What to say of a policy that a run could start under, or all that is wrong with it.
+/// Returns the message for a policy under which a run could start, or everything that is wrong with it.
 fn accept(name: &str, host: Host) -> Result<String, Vec<Failure>> {
     fn failures<E: Into<Failure>>(errors: Vec<E>) -> Vec<Failure> {
         errors.into_iter().map(E::into).collect()
@@ -149,8 +149,8 @@ fn accept(name: &str, host: Host) -> Result<String, Vec<Failure>> {
     Ok(text)
 }
 
-/// Where the file has what the interpreter is chosen by. An interpreter that no file names is that of a built-in policy, and
-/// only the file tells which of several has it.
+/// Returns the location of the setting that chooses the interpreter, as a message prefix. An interpreter that no file
+/// names comes from a built-in policy; then the prefix is the name of the checked policy.
 fn place_of_interpreter(policy: &Policy, name: &str, kind: ErrorKind) -> String {
     let python = &policy.python;
     let interpreter = ("python.interpreter", &python.interpreter.origin);

@@ -1,4 +1,4 @@
-//! The command's message about an outcome whose status alone is not clear to a person.
+//! Explains an outcome to a person where its status alone is not clear.
 
 use crate::outcome::{Denial, Ending, LimitName, Limits, Outcome, Reporter};
 use crate::plan::harmless;
@@ -11,10 +11,10 @@ use sandfork_egress::refusal::Failure;
 use super::denials::{self, Shown};
 use super::failure::say;
 
-/// How many failed connections are named.
+/// The maximum number of failed connections that are named.
 const MOST_CONNECTIONS: usize = 3;
 
-/// One sentence, or `None` if the guest's output explains its end. `guest` is the name of the
+/// Returns one sentence about the outcome, or `None` if the guest's output explains it. `guest` is the name of the
 /// script or program.
 pub fn sentence(outcome: &Outcome, policy: &Policy, guest: &str) -> Option<String> {
     match outcome.ending() {
@@ -26,7 +26,7 @@ pub fn sentence(outcome: &Outcome, policy: &Policy, guest: &str) -> Option<Strin
         ),
         Ending::NotStarted(errno) => Some(format!(
             "`{guest}` could not be started: {}; the guest has the host's system programs, and \
-             what `--set filesystem.read=PATH` shows it",
+             those in paths that `--set filesystem.read=PATH` shows it",
             Errno::from_raw(*errno).desc()
         )),
         Ending::Denied => Some(
@@ -35,14 +35,14 @@ pub fn sentence(outcome: &Outcome, policy: &Policy, guest: &str) -> Option<Strin
         ),
         Ending::Signal(number) => Some(format!("the run was ended by {}", signal(*number))),
         Ending::ProtocolViolation(how) => Some(format!(
-            "the run was ended, for it tampered with its link to the supervisor: {how}"
+            "the run was killed because it tampered with its link to the supervisor: {how}"
         )),
         Ending::Interrupted => Some("the run was interrupted".to_owned()),
     }
 }
 
-/// Prints what the outcome means to a person: the sentence about its end, or else the hint about its exception, and
-/// the refusals that neither names.
+/// Prints an explanation of the outcome: the sentence about its ending or else the hint about its exception, and the
+/// refusals that neither names.
 pub fn explain(
     outcome: &Outcome,
     sentence: Option<&String>,
@@ -70,7 +70,7 @@ pub fn explain(
     }
 }
 
-/// Why connections that the policy allows did not come about: a guest may tell of a status of HTTP only.
+/// Explains why allowed connections failed: the guest may have seen only an HTTP status.
 fn failed_connections(outcome: &Outcome) -> impl Iterator<Item = String> {
     let failed = outcome.network().iter().filter_map(|connection| {
         let why = Failure::named(connection.reason?)?.as_words();
@@ -90,7 +90,7 @@ fn limit(name: LimitName, limits: &Limits) -> String {
     }
 }
 
-/// What a guest may have failed for that ended by itself: a process of it found no memory.
+/// Returns a sentence if a process of the guest ran out of memory, which may explain why the guest failed.
 fn no_memory(outcome: &Outcome, limits: &Limits) -> Option<String> {
     let is_memory = |denial: &&Denial| denial.operation == Denial::MEMORY;
     let what = match outcome.denied().iter().find(is_memory)?.reported_by {
@@ -106,7 +106,7 @@ fn no_memory(outcome: &Outcome, limits: &Limits) -> Option<String> {
     ))
 }
 
-/// `signal 11 (SIGSEGV)`; real-time signals have no name.
+/// Formats a signal as `signal 11 (SIGSEGV)`. Real-time signals have no name.
 pub fn signal(number: i32) -> String {
     match Signal::try_from(number) {
         Ok(signal) => format!("signal {number} ({signal})"),
@@ -144,14 +144,14 @@ mod tests {
     }
 
     #[test]
-    fn a_guest_that_ended_by_itself_is_not_talked_over() {
+    fn guest_that_ended_by_itself_gets_no_sentence() {
         for ending in [Ending::Ok, Ending::Exception, Ending::Exit(3)] {
             assert_eq!(said(ending), None);
         }
     }
 
     #[test]
-    fn a_limit_is_named_with_what_raises_it() {
+    fn limit_is_named_with_its_override() {
         let sentences = [
             LimitName::Wall,
             LimitName::Cpu,
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn other_ends_are_named() {
+    fn other_endings_are_named() {
         let sentences = [
             Ending::NotStarted(2),
             Ending::NotStarted(13),
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_that_failed_is_named_with_the_reason() {
+    fn failed_connection_is_named_with_its_reason() {
         let connection = |reason| Connection {
             host: "api.example.org".to_owned(),
             port: Some(443),
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_without_memory_is_named_where_the_guest_failed() {
+    fn memory_exhaustion_is_named_if_the_guest_failed() {
         let said = |ending, reporter| {
             let memory = Denial::new(Denial::MEMORY, reporter);
             let outcome = outcome(ending).with_denied([memory], 0);

@@ -1,4 +1,4 @@
-//! `sandfork run` and `sandfork exec`: run one guest and return its exit code.
+//! Implements `sandfork run` and `sandfork exec`: runs one guest and returns its exit code.
 
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::OwnedFd;
@@ -24,7 +24,7 @@ use super::terminal::harmless;
 use super::transfer::{Outputs, with_inputs};
 use super::tty::Tty;
 
-/// The setting behind `-i`.
+/// The override that `-i` sets.
 const PASS_STDIN: &str = "stdio.stdin=pass";
 
 /// Runs a script, a module or code.
@@ -51,7 +51,7 @@ pub fn run(arguments: RunArguments) -> Result<u8, Failure> {
             .collect(),
         beside: target.beside,
         stdin: policy.stdin,
-        // Without one, nothing relative is found.
+        // Without a current directory, no relative path is found.
         current: std::env::current_dir().unwrap_or_default(),
         arguments: arguments.target.arguments(),
         given: options.transfer.inputs.clone(),
@@ -94,7 +94,7 @@ pub fn exec(arguments: ExecArguments) -> Result<u8, Failure> {
     launch(request, &policy, &options, tty, &program, &around)
 }
 
-/// Runs the guest, which messages call `guest`.
+/// Runs the guest. Messages call it `guest`.
 fn launch(
     request: Request,
     policy: &Policy,
@@ -114,7 +114,7 @@ fn launch(
         request = request.without_value();
     }
     let denials = reported_denials(options);
-    // JSON may be for others than who started the command: `--explain` asks for what the host has.
+    // JSON may be read by someone else, so host paths are checked only if `--explain` asks for it.
     if denials.is_some_and(|shown| shown == Shown::All || !options.json) {
         request = request.ask_host();
     }
@@ -129,7 +129,7 @@ fn launch(
         .policy(policy.clone())
         .lifetime(Lifetime::OneRun)
         .build()?;
-    interrupts.end_what_runs();
+    interrupts.set_running();
     if options.json {
         let outcome = sandbox.run(request)?;
         print_json(&outcome)?;
@@ -155,7 +155,7 @@ fn launch(
         }
         Some(raw) => {
             streams.finish()?;
-            // What follows is the command's own.
+            // The following output is the command's own.
             drop(raw);
             _ = write!(io::stderr(), "{}", harmless(traceback));
         }
@@ -166,18 +166,18 @@ fn launch(
     outputs.exit_code(&outcome)
 }
 
-/// The refusals that the command reports.
+/// Returns which refusals the command reports.
 fn reported_denials(options: &GuestOptions) -> Option<Shown> {
-    // A person at a terminal can do something about it. The readers of a file want the guest's output.
+    // A person at a terminal can act on them. A file should have the guest's output only.
     let first = io::stderr().is_terminal().then_some(Shown::First);
     options.explain.then_some(Shown::All).or(first)
 }
 
-/// Copies the command's stdin through a pipe. A descriptor of the caller would give the guest the
-/// caller's terminal, or the whole of a file that the caller meant only to be read.
+/// Copies the command's stdin through a pipe. Passing the descriptor itself would give the guest the caller's terminal,
+/// or a file of which the caller meant to pass only the contents.
 fn copied_stdin() -> io::Result<OwnedFd> {
     let (reader, mut writer) = io::pipe()?;
-    // Not joined: it may wait for input from a person who types nothing more.
+    // The thread is not joined, because it may block on input that never comes.
     thread::Builder::new().spawn(move || io::copy(&mut io::stdin().lock(), &mut writer))?;
     Ok(reader.into())
 }

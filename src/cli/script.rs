@@ -1,4 +1,4 @@
-//! The script of `sandfork run`: found, read and checked before a sandbox is made for it.
+//! Finds, reads and checks the script of `sandfork run` before a sandbox is made for it.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -10,7 +10,7 @@ use crate::protocol::FrameLimits;
 use crate::protocol::message::{SourceKind, has_coding_line};
 use crate::supervisor::open_regular;
 
-/// The longest script, in bytes: what one frame carries.
+/// The maximum length of a script, in bytes: the payload of one frame.
 pub const MAX_BYTES: usize = FrameLimits::TO_WORKER.payload;
 
 /// Where a script comes from.
@@ -22,18 +22,18 @@ pub enum Origin {
     Stdin,
     /// A file.
     File(PathBuf),
-    /// The `file` of a task: a regular file, because a task must not block on a pipe.
+    /// The `file` of a task. It must be a regular file, because a task must not block on a pipe.
     Task(PathBuf),
 }
 
 /// A script that can be sent to a worker.
 #[derive(Debug, Eq, PartialEq)]
 pub struct Script {
-    /// The name in tracebacks, as Python would print it.
+    /// The name in tracebacks, as Python prints it.
     pub name: String,
-    /// The source: UTF-8, or the encoding of its coding line.
+    /// The source, in UTF-8 or in the encoding of its coding line.
     source: Vec<u8>,
-    /// Whether it was a file, in which a coding line has a meaning.
+    /// Whether the source is a file, in which a coding line is significant.
     kind: SourceKind,
 }
 
@@ -74,7 +74,7 @@ impl Script {
         };
         if is_zip(&bytes) {
             return Err(Failure::Usage(format!(
-                "{label} is a zip file, which is not run as it is: unpack it, and pass the directory"
+                "{label} is a ZIP file, which cannot be run directly: unpack it, and pass the directory"
             )));
         }
         if bytes.starts_with(b"\xff\xfe") || bytes.starts_with(b"\xfe\xff") {
@@ -92,23 +92,23 @@ impl Script {
         })
     }
 
-    /// The source of a script that is read statement by statement, and so has to be UTF-8.
+    /// Returns the source as text. A script that is run statement by statement must be UTF-8.
     pub fn text(&self) -> Result<&str, Failure> {
         utf8("the script", &self.source)
     }
 
-    /// The request that runs it.
+    /// Returns the request that runs the script.
     pub fn request(self) -> Request {
         Request::source(self.source, self.kind).filename(self.name)
     }
 
-    /// The same, with its file in the work directory.
+    /// Returns the request that runs the script, with its file in the work directory.
     pub fn request_with_file(self) -> Request {
         Request::source(self.source, self.kind).own_file(&self.name)
     }
 }
 
-/// Whether it is a zip file, which may have a line with its interpreter before it.
+/// Returns whether the file is a ZIP archive, possibly after a `#!` line.
 fn is_zip(bytes: &[u8]) -> bool {
     let line = bytes.split_inclusive(|byte| *byte == b'\n').next();
     let first = line.filter(|line| line.starts_with(b"#!"));
@@ -127,18 +127,17 @@ fn utf8<'a>(label: &str, bytes: &'a [u8]) -> Result<&'a str, Failure> {
     })
 }
 
-/// Opens a script, which may be a pipe such as `<(...)` of a shell.
+/// Opens a script, which may be a pipe such as the shell's `<(...)`.
 fn open(path: &Path) -> io::Result<File> {
     let file = File::open(path)?;
-    // Opening a directory for reading succeeds, so the check uses the open file, which cannot be
-    // replaced.
+    // Opening a directory for reading succeeds. The check uses the open descriptor, because the path could be replaced.
     match file.metadata() {
         Ok(metadata) if metadata.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
         _ => Ok(file),
     }
 }
 
-/// Why this path cannot be opened.
+/// Returns the error for a path that cannot be opened.
 fn refused(path: &Path, cause: &io::Error) -> Failure {
     match cause.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
@@ -153,7 +152,7 @@ fn refused(path: &Path, cause: &io::Error) -> Failure {
     }
 }
 
-/// The path is a directory without a `__main__.py`.
+/// The error for a directory without a `__main__.py`.
 pub fn no_main(path: &Path) -> Failure {
     Failure::Usage(format!(
         "`{}` is a directory without a `__main__.py`; name the script in it",
@@ -161,7 +160,7 @@ pub fn no_main(path: &Path) -> Failure {
     ))
 }
 
-/// Reads at most one byte over the limit: `/dev/zero` has no end.
+/// Reads at most one byte more than the limit, because `/dev/zero` has no end.
 fn read(input: impl Read) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     input.take(MAX_BYTES as u64 + 1).read_to_end(&mut bytes)?;
@@ -192,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_script_keeps_its_name_and_source() {
+    fn script_keeps_name_and_source() {
         let script = Script::load(Origin::Code("print(1)".into())).unwrap();
         assert_eq!(
             script,
@@ -205,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_script_is_named() {
+    fn unusable_script_is_explained() {
         assert_eq!(
             refusal(b"a = 1\nb = '\xe9'\n"),
             "`FILE` is not UTF-8: byte 0xe9 in line 2; save it as UTF-8, or name its encoding in its \
@@ -221,14 +220,14 @@ mod tests {
             b"#!/usr/bin/env python3\nPK\x03\x04",
         ] {
             assert!(
-                refusal(zip).ends_with("is not run as it is: unpack it, and pass the directory")
+                refusal(zip).ends_with("cannot be run directly: unpack it, and pass the directory")
             );
         }
         assert!(refusal(&vec![b'#'; MAX_BYTES + 1]).contains("over the 16 MiB"));
     }
 
     #[test]
-    fn a_script_may_name_its_encoding_or_be_empty() {
+    fn script_may_declare_encoding_or_be_empty() {
         for bytes in [
             &b"# coding: latin-1\nb = '\xe9'\n"[..],
             b"#!/usr/bin/python3\n# vim: set fileencoding=cp1252 :\n'\x80'",
@@ -244,14 +243,14 @@ mod tests {
     }
 
     #[test]
-    fn a_script_without_end_is_too_large() {
+    fn endless_script_is_too_large() {
         let error = Script::load(Origin::File("/dev/zero".into())).unwrap_err();
         let sentence = "`/dev/zero` is over the 16 MiB that a script may have; keep data out of it";
         assert_eq!(error.to_string(), sentence);
     }
 
     #[test]
-    fn a_task_waits_for_no_pipe() {
+    fn task_file_must_be_regular() {
         let directory = tempfile::tempdir().unwrap();
         let fifo = directory.path().join("fifo");
         nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
@@ -270,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn directories_and_missing_files_are_named() {
+    fn directories_and_missing_files_are_explained() {
         let directory = Script::load(Origin::File("/".into())).unwrap_err();
         assert_eq!(
             directory.to_string(),

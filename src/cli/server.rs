@@ -1,5 +1,5 @@
-//! `sandfork server` and `sandfork mcp`: a program of its own, which this process becomes. So neither the command nor the library is linked
-//! with an HTTP server.
+//! Implements `sandfork server` and `sandfork mcp` by executing `sandfork-server`, so that neither the command nor the
+//! library links an HTTP server.
 
 use std::env;
 use std::ffi::OsString;
@@ -13,9 +13,9 @@ use super::failure::Failure;
 /// The program's name.
 const PROGRAM: &str = "sandfork-server";
 
-/// Becomes the server. Returns only if that fails.
+/// Replaces this process with the server. Returns only if that fails.
 pub fn server(command: Option<&str>, arguments: &[OsString]) -> Result<u8, Failure> {
-    // The one that came with this command, before any other.
+    // Prefer the program that was installed with this command.
     let beside = env::current_exe()
         .ok()
         .map(|own| own.with_file_name(PROGRAM));
@@ -25,7 +25,7 @@ pub fn server(command: Option<&str>, arguments: &[OsString]) -> Result<u8, Failu
     let error = Command::new(&program).args(command).args(arguments).exec();
     if error.kind() == io::ErrorKind::NotFound {
         return Err(Failure::Usage(format!(
-            "the server is a program of its own, `{PROGRAM}`, and is neither beside this command nor in PATH: \
+            "the server is a separate program, `{PROGRAM}`, which is neither beside this command nor in PATH: \
              `cargo install --path crates/server` in a checkout of Sandfork installs it"
         )));
     }

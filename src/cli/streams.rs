@@ -1,4 +1,4 @@
-//! Forwards the guest's output to the command's own stdout and stderr, as it arrives.
+//! Forwards the guest's output to the command's stdout and stderr as it arrives.
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -9,15 +9,14 @@ use crate::{Cancel, OutputSink};
 use super::drawing::Drawing;
 use super::terminal::Neutralizer;
 
-/// Both streams of the command.
+/// The command's two output streams.
 ///
-/// A thread writes them: a reader that stops, such as a pager, must not hold up the supervisor,
-/// which enforces the guest's deadlines. The policy's limit on output bounds what waits to be
-/// written.
+/// A separate thread writes them: a reader that stops, such as a pager, must not block the supervisor, which enforces
+/// the guest's deadlines. The policy's output limit bounds the queue.
 pub struct Streams {
     cancel: Cancel,
     guest: Guest,
-    /// Started with the first output: many guests have none.
+    /// Started with the first output, because many guests have none.
     writer: Option<io::Result<Writer>>,
 }
 
@@ -26,12 +25,12 @@ struct Writer {
     thread: JoinHandle<io::Result<()>>,
 }
 
-/// What a guest's output is for a terminal.
+/// How a guest's output is filtered for a terminal.
 #[derive(Clone, Copy, Debug)]
 pub enum Guest {
-    /// Text, in which control characters are shown.
+    /// Text, in which control characters are escaped.
     Prints,
-    /// Text and what it draws with, because the guest has a terminal.
+    /// Text and drawing sequences, because the guest has a terminal.
     Draws,
 }
 
@@ -41,8 +40,8 @@ enum Piece {
 }
 
 impl Streams {
-    /// The streams of this process. `cancel` ends the run when the output cannot be written: it has no
-    /// reader any more, or the host has no thread left.
+    /// Creates the streams of this process. `cancel` ends the run if the output cannot be written, because its reader
+    /// is gone or no thread can be started.
     pub fn new(cancel: Cancel, guest: Guest) -> Self {
         Self {
             cancel,
@@ -51,7 +50,7 @@ impl Streams {
         }
     }
 
-    /// Shows a traceback, if there is one, where Python would print it.
+    /// Prints a traceback, if there is one, where Python would print it.
     pub fn show_traceback(&mut self, traceback: &str) {
         if traceback.is_empty() {
             return;
@@ -66,7 +65,7 @@ impl Streams {
     ///
     /// # Errors
     ///
-    /// The error that ended the writing early.
+    /// The error that ended writing early.
     pub fn finish(self) -> io::Result<()> {
         let Some(writer) = self.writer.transpose()? else {
             return Ok(());
@@ -107,7 +106,7 @@ impl OutputSink for Streams {
 
 /// Writes pieces until the queue closes.
 fn write_all(pieces: Receiver<Piece>, guest: Guest) -> io::Result<()> {
-    // What a guest with a terminal writes arrives on stdout. The rest is the worker's own.
+    // All output of a guest's terminal arrives on stdout. Only the worker writes to stderr then.
     let mut stdout = Stream::new(io::stdout(), guest);
     let mut stderr = Stream::new(io::stderr(), Guest::Prints);
     for piece in pieces {

@@ -1,4 +1,4 @@
-//! What `sandfork run` runs: code, a script, a directory or a module, with what belongs to it.
+//! Resolves what `sandfork run` runs: code, a script, a directory or a module.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -10,23 +10,23 @@ use super::script::{Origin, Script, no_main};
 use crate::Request;
 use crate::policy::{Override, builtin_names};
 
-/// What is run.
+/// The code to run, and the files that belong to it.
 pub struct Target {
     /// The request, without its files and limits.
     pub request: Request,
-    /// The script's own file, if it has one that a sandbox can show.
+    /// The path of the script's file, if a sandbox can show it.
     pub script: Option<PathBuf>,
-    /// The directory of the program, if the guest is to see it.
+    /// The project directory, if the guest should see it.
     pub project: Option<PathBuf>,
-    /// The directory in which `python3` would look for what the program imports.
+    /// The directory in which `python3` would look up imports.
     pub beside: PathBuf,
 }
 
-/// The file that makes a directory a program.
+/// The file that makes a directory runnable.
 const MAIN: &str = "__main__.py";
 
 impl TargetChoice {
-    /// What it names, as a person would call it.
+    /// Returns the name of the target for messages.
     pub fn name(&self) -> String {
         match (&self.module, &self.code, self.rest.first()) {
             (Some(module), ..) => format!("-m {}", module.first().map_or("", String::as_str)),
@@ -36,7 +36,7 @@ impl TargetChoice {
         }
     }
 
-    /// The guest's own arguments, but those that are no text.
+    /// Returns the guest's arguments, without those that are not UTF-8.
     pub fn arguments(&self) -> Vec<String> {
         let module = self.module.iter().flatten().skip(1).cloned();
         let before = usize::from(self.code.is_none() && self.module.is_none());
@@ -45,8 +45,8 @@ impl TargetChoice {
         module.chain(rest).collect()
     }
 
-    /// A policy, a key of one, or an option that `is_of_command` knows with its value, if it comes after the script,
-    /// where it is the script's own argument. Most likely it was not meant so.
+    /// Returns a message if an option of this command comes after the script, where it is passed to the script,
+    /// probably by mistake. That is a policy, an override, or an option and value that `is_of_command` recognizes.
     pub fn misplaced(&self, is_of_command: impl Fn(&str, &str) -> bool) -> Option<String> {
         if self.code.is_some() {
             return None;
@@ -69,7 +69,7 @@ impl TargetChoice {
             };
             if let (true, Some(value)) = (is_meant, value) {
                 return Some(format!(
-                    "`{option} {value}` comes after the script, which gets it as an argument: options of sandfork \
+                    "`{option} {value}` comes after the script, so the script gets it as an argument: options of sandfork \
                      come before the script"
                 ));
             }
@@ -83,7 +83,7 @@ fn is_policy_file(path: &Path) -> bool {
 }
 
 impl Target {
-    /// Reads what the arguments name.
+    /// Reads the target that the arguments name.
     pub fn load(arguments: &TargetChoice) -> Result<Self, Failure> {
         let mut rest = arguments.rest.iter().peekable();
         if let Some(module) = &arguments.module {
@@ -152,7 +152,7 @@ impl Target {
     }
 }
 
-/// The directory that `--project` names.
+/// Returns the directory that `--project` names.
 fn project(named: &str) -> Result<PathBuf, Failure> {
     let directory = match Path::new(named) {
         absolute if absolute.is_absolute() => absolute.to_owned(),
@@ -160,14 +160,13 @@ fn project(named: &str) -> Result<PathBuf, Failure> {
     };
     if !directory.is_dir() {
         return Err(Failure::Usage(format!(
-            "--project: `{named}` is no directory; name the one that the program imports from"
+            "--project: `{named}` is not a directory; name the directory from which the program imports"
         )));
     }
     Ok(directory)
 }
 
-/// The absolute path of a script that is a regular file. A pipe, such as `<(...)` of a shell, has
-/// none.
+/// Returns the absolute path of a script that is a regular file; `None` for a pipe, such as the shell's `<(...)`.
 fn own_file(path: &Path) -> Option<PathBuf> {
     let is_file = fs::metadata(path).is_ok_and(|found| found.is_file());
     let absolute = std::path::absolute(path).ok().filter(|_| is_file)?;
@@ -175,7 +174,7 @@ fn own_file(path: &Path) -> Option<PathBuf> {
         .components()
         .any(|part| part == Component::ParentDir);
     let absolute = match (absolute.parent(), absolute.file_name()) {
-        // Only the kernel knows where `link/..` leads.
+        // Let the kernel resolve `..`, because `link/..` depends on the link.
         (Some(parent), Some(name)) if climbs => fs::canonicalize(parent).ok()?.join(name),
         _ => absolute,
     };
@@ -190,7 +189,7 @@ fn current_dir() -> Result<PathBuf, Failure> {
     })
 }
 
-/// Where to look for what a guest misses, for a hint: nowhere if the directory was removed.
+/// Returns the directory in which to look for missed files; empty if the current directory was removed.
 fn current_if_there() -> PathBuf {
     current_dir().unwrap_or_default()
 }

@@ -1,14 +1,13 @@
 //! Makes a guest's output harmless to a terminal.
 //!
-//! A terminal interprets control characters: escape sequences rewrite earlier lines, set the title,
-//! fill the clipboard, and in some emulators send input. The filter shows every control character
-//! in Python's notation instead (`\x1b[31m`). A sequence is therefore inert wherever the guest
-//! splits it, and no terminal can parse it differently from the filter. Newlines, tabs and all
-//! other text pass.
+//! A terminal interprets control characters: escape sequences rewrite earlier lines, set the title, fill the clipboard,
+//! and in some emulators send input. The filter prints every control character in Python's notation instead
+//! (`\x1b[31m`). A sequence is therefore inert wherever the guest splits it, and no terminal can parse it differently
+//! from the filter. Newlines, tabs and all other text pass.
 
 use std::io::{self, Write};
 
-/// The filter of one stream.
+/// Filters one output stream.
 #[derive(Debug, Default)]
 pub struct Neutralizer {
     /// An incomplete character, or a carriage return that may belong to a line end.
@@ -36,7 +35,7 @@ impl Neutralizer {
                 Err(error) if is_last && error.error_len().is_none() => {
                     self.pending.extend_from_slice(invalid);
                 }
-                // 0x80 to 0x9f alone are control characters to a terminal that is not in UTF-8 mode.
+                // Lone bytes 0x80 to 0x9f are control characters to a terminal outside UTF-8 mode.
                 Err(_) => push(char::REPLACEMENT_CHARACTER, out),
             }
         }
@@ -52,14 +51,14 @@ impl Neutralizer {
     }
 }
 
-/// A text without characters that a terminal interprets.
+/// Escapes the characters of a text that a terminal interprets.
 pub fn harmless(text: &str) -> String {
     let mut out = Vec::with_capacity(text.len());
     show(text, &mut out);
     String::from_utf8(out).unwrap_or_default()
 }
 
-/// Like [`harmless`], but also without line breaks and without what shows the rest of a line in another order.
+/// Like [`harmless`], but also escapes line breaks and bidirectional controls, which reorder the rest of a line.
 pub fn harmless_line(text: &str) -> String {
     let mut line = String::with_capacity(text.len());
     for character in harmless(text).chars() {
@@ -74,8 +73,8 @@ pub fn harmless_line(text: &str) -> String {
     line
 }
 
-/// Writes JSON without control characters. JSON already escapes those up to U+001F, and a terminal also interprets U+007F
-/// to U+009F. Takes whole characters, as serde_json writes them.
+/// Writes JSON without control characters. JSON already escapes those up to U+001F; a terminal also interprets U+007F
+/// to U+009F. Expects complete characters per write, as serde_json writes them.
 #[derive(Debug)]
 pub struct HarmlessJson<W>(pub W);
 
@@ -90,7 +89,7 @@ impl<W: Write> Write for HarmlessJson<W> {
                     self.0.write_all(b"\\u007f")?;
                     1
                 }
-                // In UTF-8 these two bytes are the character of the second's number.
+                // In UTF-8, the second byte is the character's code point.
                 [0xc2, control @ ..=0x9f, ..] => {
                     write!(self.0, "\\u{control:04x}")?;
                     2
@@ -155,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn sequences_are_shown() {
+    fn control_sequences_are_escaped() {
         let cases: [(&[u8], &str); 9] = [
             (b"\x1b[31mred\x1b[0m", r"\x1b[31mred\x1b[0m"),
             (b"\x1b]0;title\x07", r"\x1b]0;title\x07"),
@@ -173,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn json_says_the_same_without_controls() {
+    fn harmless_json_is_equivalent() {
         let text: String = ('\0'..'\u{100}').chain(['\u{1f40d}']).collect();
         let json = serde_json::to_string(&text).unwrap();
         assert!(json.chars().any(char::is_control));
@@ -185,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_stays_one() {
+    fn harmless_line_stays_one_line() {
         let text = "unknown key `a\r\nsandfork: 1 task\x1b[A`";
         assert_eq!(
             harmless_line(text),
@@ -194,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn line_ends_of_other_systems_are_line_ends() {
+    fn crlf_is_a_line_end() {
         assert_eq!(filter([b"a\r\nb\r\n".as_slice()]), "a\nb\n");
         assert_eq!(filter([b"a\r".as_slice(), b"\nb"]), "a\nb");
         assert_eq!(filter([b"a\r".as_slice(), b"b\r"]), "a\\rb\\r");
@@ -202,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_beginning_of_a_character_is_held_back() {
+    fn only_incomplete_characters_are_held_back() {
         let mut neutralizer = Neutralizer::default();
         let mut out = Vec::new();
         neutralizer.filter(b"prompt> \xe2\x82", &mut out);
@@ -213,7 +212,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_but_text_comes_out_and_the_cut_makes_no_difference(
+        fn output_has_no_controls_and_ignores_chunking(
             bytes in prop::collection::vec(
                 prop_oneof![Just(b'\r'), Just(0x1b), 0xc2u8..=0xc3, 0x80u8..=0x9f, any::<u8>()],
                 0..200,

@@ -1,4 +1,4 @@
-//! Tips for those who write an argument as another program has it.
+//! Suggests the right argument to users who write one as another program spells it.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -8,7 +8,7 @@ use clap::{Command, Error};
 
 use crate::policy::meant;
 
-/// What to write in place of an argument of this command that is not known, if clap cannot know it.
+/// Returns the suggestion for an unknown argument of this command, if clap has none.
 pub fn tip(error: &Error, command: &Command) -> Option<String> {
     let first = std::env::args_os().nth(1)?;
     let is_argument = error.kind() == ErrorKind::UnknownArgument;
@@ -31,15 +31,15 @@ pub fn tip(error: &Error, command: &Command) -> Option<String> {
         _ => "",
     };
     if let Some(key) = named.strip_prefix("--").and_then(key_of_option) {
-        return Some(format!("the policy has that: `--set {key}=VALUE`"));
+        return Some(format!("a policy key does that: `--set {key}=VALUE`"));
     }
-    // An option behind `-c CODE` or a program may be meant for either.
+    // An option after `-c CODE` or a program may be meant for either.
     let for_guest = ["run", "exec", "learn"].iter().any(|it| first == *it);
     let has_no_tip = error.get(ContextKind::Suggested).is_none();
-    (for_guest && has_no_tip).then(|| "what is meant for the guest comes after `--`".to_owned())
+    (for_guest && has_no_tip).then(|| "arguments for the guest come after `--`".to_owned())
 }
 
-/// The key of a policy that an option of another program names, such as `--timeout` or `--allow-read`.
+/// Returns the policy key that another program's option corresponds to, such as `--timeout` or `--allow-read`.
 fn key_of_option(name: &str) -> Option<&'static str> {
     let name = name.strip_prefix("allow-").unwrap_or(name);
     meant(&name.replace('-', "_"))

@@ -1,8 +1,8 @@
-//! `--in` and `--out`: files that the command copies into a fresh work directory, and out of it.
+//! Implements `--in` and `--out`: copies files into a fresh work directory, and out of it.
 //!
-//! The guest gets copies, and nothing of the host's file system. What it leaves behind is hostile: a
-//! name may be a link, a pipe or a directory by then, so only a regular file is read, through
-//! [`WorkDir`], and at most as much as the policy lets a file be.
+//! The guest gets copies, and nothing of the host's file system. The files that it leaves are hostile: by then a name
+//! may be a link, a pipe or a directory. So only regular files are read, through [`WorkDir`], and at most as much as
+//! the policy allows a file to have.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -54,14 +54,14 @@ pub fn with_inputs(
     Ok(request)
 }
 
-/// The name of a file in the work directory: its path as the caller writes it, if that is relative
-/// and goes down, or else its last name.
+/// Returns the name of a file in the work directory: the path as the caller wrote it if it is relative without `..`, or
+/// else its file name.
 fn name_in_sandbox(option: &str, path: &Path) -> Result<GuestPath, Failure> {
     let goes_down = |part| matches!(part, Component::Normal(_) | Component::CurDir);
     let name = match path.file_name() {
         Some(_) if path.components().all(goes_down) => path.to_str(),
         Some(last) => last.to_str(),
-        None => return Err(names_no_file(option, path, "it has no last name")),
+        None => return Err(names_no_file(option, path, "it has no file name")),
     };
     let name = name.ok_or_else(|| names_no_file(option, path, "it is not UTF-8"))?;
     let name = GuestPath::of_file(name);
@@ -76,13 +76,13 @@ fn names_no_file(option: &str, path: &Path, cause: &str) -> Failure {
 /// The files of `--out`, which are written after the run.
 pub struct Outputs {
     wanted: Vec<(GuestPath, PathBuf)>,
-    /// The largest file that is copied. One with holes may be larger than the work directory.
+    /// The maximum size of a copied file, in bytes. A sparse file may be larger than the work directory.
     room: u64,
     failed: Mutex<Option<Failure>>,
 }
 
 impl Outputs {
-    /// Checks where the files are to be written, before anything runs.
+    /// Checks the destinations of the files before anything runs.
     pub fn new(choice: &TransferChoice, policy: &Policy) -> Result<Self, Failure> {
         let wanted = |path: &PathBuf| -> Result<_, Failure> {
             let name = name_in_sandbox("--out", path)?;
@@ -100,13 +100,13 @@ impl Outputs {
         })
     }
 
-    /// Whether there are any.
+    /// Returns whether no file is to be copied out.
     pub fn is_empty(&self) -> bool {
         self.wanted.is_empty()
     }
 
-    /// Copies the files out, if the guest ended by itself. One that was ended has left files that may
-    /// be half written, and a caller's earlier results stay.
+    /// Copies the files out if the guest ended by itself. A guest that was killed may have left incomplete files, so
+    /// the caller's earlier results stay.
     pub fn collect(&self, work: &WorkDir, outcome: &Outcome) {
         if !matches!(
             outcome.ending(),
@@ -122,7 +122,7 @@ impl Outputs {
         }
     }
 
-    /// The guest's exit code, or the first failure.
+    /// Returns the guest's exit code, or the first failure.
     pub fn exit_code(&self, outcome: &Outcome) -> Result<u8, Failure> {
         let mut failed = lock(&self.failed);
         failed.take().map_or(Ok(outcome.exit_code()), Err)
@@ -138,14 +138,14 @@ impl Outputs {
         let failed = |why: String| Err(Failure::NotWritten(format!("--out: {why}")));
         let (file, size) = match work.open_read(name) {
             Ok(opened) => opened,
-            // A guest that failed says itself why a file is missing.
+            // A guest that failed has reported why a file is missing.
             Err(_) if outcome.exit_code() != 0 => return Ok(()),
             Err(error) => return failed(format!("the guest left no file to copy: {error}")),
         };
         let room = self.room;
         if size > room {
             return failed(format!(
-                "`{name}` has {size} bytes, more than the {room} that the policy lets a file have; it was not copied"
+                "`{name}` has {size} bytes, more than the {room} that the policy allows for a file; it was not copied"
             ));
         }
         check_destination(path)?;
@@ -163,12 +163,12 @@ fn unreadable(path: &Path, cause: &io::Error) -> Failure {
             "is a directory; name its files, or show it with `--set filesystem.read=PATH`"
                 .to_owned()
         }
-        _ => format!("cannot be read: {cause}; copy it to a file that can"),
+        _ => format!("cannot be read: {cause}; copy it to a readable file"),
     };
     Failure::Usage(format!("--in: `{}` {why}", path.display()))
 }
 
-/// Refuses a place that nothing may replace. Its directory must exist.
+/// Rejects a destination that cannot be replaced, or whose directory does not exist.
 fn check_destination(path: &Path) -> Result<(), Failure> {
     let checked = Part::check(path).and_then(|()| {
         let there = directory_of(path).is_dir().then_some(());
@@ -177,8 +177,8 @@ fn check_destination(path: &Path) -> Result<(), Failure> {
     checked.map_err(|cause| names_no_file("--out", path, cause))
 }
 
-/// Writes a file under another name and renames it, so that a reader sees the old one or the whole
-/// new one. It belongs to the caller, and an existing file's mode stays.
+/// Writes a temporary file and renames it, so that a reader sees the old or the complete new file. The file belongs to
+/// the caller, and keeps the mode of the file that it replaces.
 fn replace(path: &Path, mut contents: impl Read) -> io::Result<()> {
     let mode = fs::metadata(path).map(|found| found.permissions()).ok();
     let mut part = Part::create(path, 0o666)?;
@@ -196,7 +196,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_killed_command_left_is_in_no_ones_way() {
+    fn leftover_part_of_a_killed_command_is_ignored() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("result");
         std::mem::forget(Part::create(&path, 0o666).unwrap());

@@ -1,5 +1,4 @@
-//! The command's own terminal while a guest's terminal is connected to it (`-t`): its modes, its size,
-//! and what is typed.
+//! Connects the command's own terminal to a guest's terminal (`-t`): its modes, its size, and its input.
 
 use std::env;
 use std::io::{self, IsTerminal, PipeWriter, Read, Write};
@@ -15,30 +14,30 @@ use super::failure::Failure;
 use crate::waiters::lock;
 use crate::{Cancel, Request};
 
-/// The modes from before, while the terminal is raw.
+/// The terminal modes from before raw mode, while the terminal is raw.
 static BEFORE: Mutex<Option<Termios>> = Mutex::new(None);
 
-/// Undoes what a guest may leave behind: the alternate screen, colours and character sets, tab stops, the shape of the
-/// cursor, and every mode of [`drawing::MODES`](super::drawing::MODES). The cursor stays where it is.
+/// Resets what a guest may leave behind: the alternate screen, colours and character sets, tab stops, the cursor's
+/// shape, and every mode of [`drawing::MODES`](super::drawing::MODES). The cursor stays where it is.
 const RESET: &[u8] = b"\x18\x1b7\x1b[?1049l\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1004l\x1b[?1005l\
     \x1b[?1006l\x1b[?1015l\x1b[?2004l\x1b[?2026l\x1b[?1l\x1b[?5l\x1b[?6l\x1b[?7h\x1b[?12l\x1b[?25h\x1b[?45l\
     \x1b[0 q\x1b[?5W\x1b[4l\x1b>\x1b[r\x1b8\x1b[0m\x1b(B\x1b)B\x0f";
 
-/// The kind of a terminal whose kind is not known.
+/// The `TERM` value for an unknown terminal.
 const UNKNOWN: &str = "dumb";
 
-/// The caller's terminal, connected to a guest's.
+/// The caller's terminal, to be connected to a guest's.
 pub struct Tty {
     records: Records,
     guest: OwnedFd,
 }
 
 impl Tty {
-    /// Blocks the signals that [`connect`](Self::connect) waits for. Call it before any other thread exists.
+    /// Blocks the signals for which [`connect`](Self::connect) waits. Must be called before any other thread exists.
     ///
     /// # Errors
     ///
-    /// If stdin is no terminal.
+    /// If stdin is not a terminal.
     pub fn prepare() -> Result<Self, Failure> {
         if !io::stdin().is_terminal() {
             let problem = "`-t` needs a terminal on stdin, and stdin is not one: leave out `-t`";
@@ -53,18 +52,18 @@ impl Tty {
         })
     }
 
-    /// Adds the terminal to a request, puts the caller's into raw mode, and passes on what is typed.
+    /// Adds the terminal to a request, puts the caller's terminal into raw mode, and starts to forward its input.
     pub fn connect(self, request: Request, cancel: &Cancel) -> Result<(Request, Raw), Failure> {
         let Self { records, guest } = self;
         let raw = Raw::enter().map_err(Failure::Setup)?;
-        // Goes first: the guest waits for it.
+        // The size must be the first record: the guest waits for it.
         records.size().map_err(Failure::Setup)?;
         let (sizes, cancel) = (records.clone(), cancel.clone());
         let watch = move || {
             while let Ok(signal) = signals().wait() {
                 match signal {
                     Signal::SIGQUIT => cancel.cancel(),
-                    // Fails at the end of the guest.
+                    // Fails after the guest has ended.
                     _ => _ = sizes.size(),
                 }
             }
@@ -72,7 +71,7 @@ impl Tty {
         thread::Builder::new()
             .spawn(watch)
             .map_err(Failure::Setup)?;
-        // Not joined: it waits for keys.
+        // The thread is not joined, because it blocks on input.
         let typed = move || records.copy_keys();
         thread::Builder::new()
             .spawn(typed)
@@ -81,12 +80,12 @@ impl Tty {
     }
 }
 
-/// Signals that change the size, and the one that would end the command in raw mode.
+/// Returns the signals that report a new size, and the one that would end the command in raw mode.
 fn signals() -> SigSet {
     [Signal::SIGWINCH, Signal::SIGQUIT].into_iter().collect()
 }
 
-/// The caller's `TERM`, from which the guest's programs know what they may draw.
+/// Returns the caller's `TERM`, by which the guest's programs know how they may draw.
 fn kind() -> String {
     let is_plain = |kind: &String| {
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"+-._".contains(&byte);
@@ -129,7 +128,7 @@ impl Records {
     }
 }
 
-/// The caller's terminal in raw mode, until this is dropped.
+/// Keeps the caller's terminal in raw mode until this is dropped.
 pub struct Raw(());
 
 impl Raw {
@@ -150,14 +149,14 @@ impl Drop for Raw {
     }
 }
 
-/// Gives the terminal back its modes, if it is raw. What was typed for the guest and not read by it is
-/// discarded: the caller's shell would execute it.
+/// Restores the terminal's modes, if it is raw. Discards typed input that the guest has not read, because the caller's
+/// shell would execute it.
 pub fn restore() {
     let before = lock(&BEFORE).take();
     if let Some(before) = before {
         let mut stdout = io::stdout();
         if stdout.is_terminal() {
-            // Fails if the terminal is gone, as the next call.
+            // Fails if the terminal is gone, as does the next call.
             _ = stdout.write_all(RESET).and_then(|()| stdout.flush());
         }
         _ = tcsetattr(io::stdin(), SetArg::TCSAFLUSH, &before);
@@ -170,7 +169,7 @@ mod tests {
     use crate::cli::drawing::MODES;
 
     #[test]
-    fn every_mode_that_a_guest_may_set_is_ended() {
+    fn reset_covers_every_allowed_mode() {
         let reset = String::from_utf8_lossy(RESET);
         for mode in MODES {
             let (mode, usual) = match mode {

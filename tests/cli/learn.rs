@@ -256,7 +256,7 @@ fn invalid_input_is_rejected_before_a_run() -> Result<(), Failed> {
 fn option_after_the_script_is_noticed() -> Result<(), Failed> {
     let scene = scene()?;
     fs::write(scene.path().join("passes.py"), "pass\n")?;
-    let note = "comes after the script, which gets it as an argument";
+    let note = "comes after the script, so the script gets it as an argument";
     for (arguments, option) in [
         (
             &["learn", "--accept", "read", "passes.py", "-o", "x"][..],

@@ -120,7 +120,7 @@ fn ctrl_c_finishes_running_tasks_and_allows_a_resume() -> Result<(), Failed> {
     signal(&child, Signal::SIGINT);
     let output = child.wait_with_output()?;
     assert_eq!(output.status.code(), Some(130), "{}", stderr_of(&output));
-    let last = "sandfork: interrupted: `--resume` goes on where it stopped\n";
+    let last = "sandfork: interrupted: `--resume` continues where it stopped\n";
     assert!(stderr_of(&output).ends_with(last), "{}", stderr_of(&output));
     let first = batch.read();
     assert!((6..60).contains(&first.len()), "{}", first.len());
@@ -267,7 +267,7 @@ fn file_size_limit_leaves_whole_results() -> Result<(), Failed> {
     let first = batch.read();
     assert!((3..20).contains(&first.len()), "{}", first.len());
     let sentence = format!(
-        "File too large (os error 27); {} of them are there, and `--resume` goes on behind them when \
+        "File too large (os error 27); {} of them were written, and `--resume` continues after them when \
          there is room\n",
         first.len()
     );

@@ -88,7 +88,7 @@ fn duplicate_id_is_found_across_a_resume() -> Result<(), Failed> {
     writeln!(tasks, "{}", json!({"id": 2, "code": QUICK}))?;
     for arguments in [&[][..], &["--resume"]] {
         let output = batch.map(arguments).output()?;
-        let sentence = ":7: a task before it has the id 2 too; give each its own\n";
+        let sentence = ":7: an earlier task has the id 2 too; give each task a unique id\n";
         ends_with(&output, 2, sentence);
         assert_eq!(batch.read().len(), 6);
     }
@@ -189,7 +189,7 @@ fn full_disk_leaves_whole_results() -> Result<(), Failed> {
     let count = finished(&batch, &output);
     assert!((5..30).contains(&count), "{count}");
     let sentence = format!(
-        "No space left on device (os error 28); {count} of them are there, and `--resume` goes on behind \
+        "No space left on device (os error 28); {count} of them were written, and `--resume` continues after \
          them when there is room\n"
     );
     ends_with(&output, 1, &sentence);

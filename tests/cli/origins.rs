@@ -72,14 +72,14 @@ fn environment_belongs_to_its_index() -> Result<(), Failed> {
     let again = url.replace("me:p%40ss@", "other:") + "/";
     let again = again.replace("other:", "other:one@");
     let found = scene.printed(&["env", "create", "three", "colours", "--index-url", &again])?;
-    assert!(found.starts_with("three: is there already"), "{found}");
+    assert!(found.starts_with("three: exists already"), "{found}");
     // Hashes identify the files, whatever index they come from.
     let lock = scene.data_dir().join("pylock.toml").display().to_string();
     scene.printed(&["env", "export", "one", "-o", &lock])?;
     let locked = ["env", "create", "four", "--lock", &lock];
     scene.printed(&locked)?;
     let found = from_directory(&locked)?;
-    assert!(found.starts_with("four: is there already"), "{found}");
+    assert!(found.starts_with("four: exists already"), "{found}");
     Ok(())
 }
 

@@ -140,7 +140,7 @@ fn a_project_is_imported_and_its_files_are_found() -> Result<(), Failed> {
     for none in ["missing", "imports.py"] {
         let option = format!("--project={none}");
         let refused = in_program(program.path(), &[&option, "-c", "1"])?;
-        let why = format!("sandfork: --project: `{none}` is no directory");
+        let why = format!("sandfork: --project: `{none}` is not a directory");
         assert!(printed(&refused).starts_with(&why), "{}", printed(&refused));
         assert_eq!(refused.status.code(), Some(2));
     }
@@ -299,7 +299,7 @@ fn arguments_need_no_dashes() -> Result<(), Failed> {
     }
     let strict = ["run", script, "--policy", "strict"];
     let output = sandfork(&strict).output()?;
-    let note = "`--policy strict` comes after the script, which gets it as an argument";
+    let note = "`--policy strict` comes after the script, so the script gets it as an argument";
     assert!(printed(&output).contains(note), "{}", printed(&output));
     for own in [
         ["--policy", "mine"],

@@ -135,7 +135,7 @@ fn a_script_passes_files() -> Result<(), Failed> {
     assert_eq!(fs::read_to_string(to)?, "a,b\n1,2\na,b\n1,2\n");
     let (_, stderr, code) = script("%get 'an in.csv\n", &[])?;
     assert_eq!(code, Some(2));
-    assert_eq!(stderr, "sandfork: a quote of `%get` is not closed\n");
+    assert_eq!(stderr, "sandfork: `%get` has an unclosed quote\n");
     // A symlink that the guest made is not followed.
     let (_, stderr, code) = script(
         "import os; os.symlink('/etc/passwd', 'l')\n%get l /dev/null\n",
@@ -402,7 +402,7 @@ fn a_hostile_completion_only_completes_names() -> Result<(), Failed> {
 fn ended_session_is_replaced() -> Result<(), Failed> {
     let mut person = Person::start(&[])?;
     person.types("y = 1; import os; os.kill(os.getpid(), 9)\r")?;
-    person.see("this is another one")?;
+    person.see("a new session was started")?;
     person.see(">>> ")?;
     person.types("'y' in globals()\r")?;
     person.see("\r\nFalse\r\n")?;

@@ -185,7 +185,7 @@ fn stop_that_cannot_freeze_the_guest_is_counted() -> Result<(), Failed> {
     let output = child.wait_with_output()?;
     let message = String::from_utf8(output.stderr)?;
     assert!(
-        message.contains("goes on while the command is stopped"),
+        message.contains("keeps running while the command is stopped"),
         "{message}"
     );
     let outcome: serde_json::Value = serde_json::from_slice(&output.stdout)?;

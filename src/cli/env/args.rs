@@ -1,4 +1,4 @@
-//! The arguments of `sandfork env`.
+//! Defines the arguments of `sandfork env`.
 
 use std::path::PathBuf;
 
@@ -9,7 +9,7 @@ use crate::policy::EnvironmentName;
 /// The commands of `sandfork env`.
 #[derive(Debug, Subcommand)]
 pub enum EnvCommand {
-    /// Install packages in a new environment: in a sandbox, from wheels, with pip's configuration
+    /// Create an environment: install packages from wheels, in a sandbox, with pip's configuration
     Create(EnvCreateArguments),
     /// List the environments
     List {
@@ -17,9 +17,9 @@ pub enum EnvCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Show what an environment has
+    /// Show the packages and the requirements of an environment
     Show {
-        /// Its name
+        /// The environment's name
         name: EnvironmentName,
         /// Print one JSON object
         #[arg(long)]
@@ -27,21 +27,21 @@ pub enum EnvCommand {
     },
     /// Print the lock of an environment, as `pylock.toml`
     Export {
-        /// Its name
+        /// The environment's name
         name: EnvironmentName,
-        /// Write it to this file instead of stdout
+        /// Write the lock to this file instead of stdout
         #[arg(long, short, value_name = "FILE")]
         output: Option<PathBuf>,
     },
     /// Remove environments that no sandbox uses
     Remove {
-        /// Their names
+        /// The environments' names
         #[arg(required = true, value_name = "NAME")]
         names: Vec<EnvironmentName>,
     },
-    /// Remove unnamed environments, and what ended commands left
+    /// Remove environments without a name, and the remains of aborted commands
     Prune {
-        /// Remove the environments of the packages of policies too
+        /// Also remove the environments made for `python.packages` of policies
         #[arg(long)]
         packages: bool,
     },
@@ -49,7 +49,7 @@ pub enum EnvCommand {
 
 /// `sandfork env create`.
 #[derive(Args, Debug)]
-#[allow(clippy::struct_excessive_bools)] // one for each flag
+#[allow(clippy::struct_excessive_bools)] // one per flag
 #[command(
     override_usage = "sandfork env create [OPTIONS] <NAME> [PACKAGE...]\n       sandfork env create [OPTIONS] --packages <PACKAGE...>"
 )]
@@ -57,31 +57,31 @@ pub struct EnvCreateArguments {
     /// The name of the environment, and packages such as `pandas==2.2.*`
     #[arg(required = true, value_names = ["NAME", "PACKAGE"], num_args = 1..)]
     pub packages: Vec<String>,
-    /// Install what this requirements file lists
+    /// Install the packages of this requirements file
     #[arg(long = "requirements", short = 'r', value_name = "FILE")]
     pub requirements: Vec<PathBuf>,
-    /// Install what this lock lists, a `pylock.toml`, and nothing else
+    /// Install exactly the packages of this lock, a `pylock.toml`
     #[arg(long, value_name = "FILE", conflicts_with = "requirements")]
     pub lock: Option<PathBuf>,
     /// The interpreter: a name, a path, or a virtual environment [default: python3]
     #[arg(long, value_name = "PATH")]
     pub python: Option<String>,
-    /// The index, in place of the one that pip is configured with
+    /// The package index, instead of the one in pip's configuration
     #[arg(long, value_name = "URL")]
     pub index_url: Option<String>,
-    /// A host that the index sends to for its files, or one on a private network that only a requirements file names
+    /// A host from which the index serves its files, or a host on a private network that only a requirements file names
     #[arg(long = "allow-host", value_name = "HOST")]
     pub allow_hosts: Vec<String>,
-    /// Build source distributions where there is no wheel: in a sandbox, but their code has the index to reach
+    /// Build source distributions that have no wheel: in a sandbox, but their build code can reach the index
     #[arg(long)]
     pub allow_build: bool,
-    /// Make the environment of policies whose `python.packages` are these, which has no other name
+    /// Create the environment for policies whose `python.packages` lists these packages; it takes no NAME
     #[arg(long = "packages", conflicts_with_all = ["requirements", "lock"])]
     pub of_policies: bool,
     /// Install only what the environment of `--python` lacks, for running sessions of policies with `environments.add`
     #[arg(long, requires_all = ["of_policies", "python"], conflicts_with = "allow_build")]
     pub add: bool,
-    /// A package that was added to the session before, such as `numpy==2.0`, which keeps its version
+    /// A package that was already added to the session and keeps its version, such as `numpy==2.0`
     #[arg(long, value_name = "PACKAGE", requires = "add", hide = true)]
     pub beside: Vec<String>,
     /// Print one JSON object

@@ -1,4 +1,4 @@
-//! `sandfork env`: makes, lists, shows and removes environments of packages.
+//! Implements `sandfork env`: creates, lists, shows, exports and removes package environments.
 
 mod args;
 
@@ -31,12 +31,12 @@ use super::report::signal;
 use super::terminal::harmless_line;
 use super::{print, print_json};
 
-/// Executes a `sandfork env` command.
+/// Runs a `sandfork env` command.
 pub fn env(command: EnvCommand) -> Result<u8, Failure> {
     let environment = CallerEnvironment::current();
     let store = || EnvironmentStore::of(&environment);
     match command {
-        EnvCommand::Create(arguments) => create_one(&arguments, &environment),
+        EnvCommand::Create(arguments) => run_create(&arguments, &environment),
         EnvCommand::List { json } => list(&store()?, json),
         EnvCommand::Show { name, json } => show(&store()?, &name, json),
         EnvCommand::Export { name, output } => export(&store()?, &name, output.as_deref()),
@@ -54,7 +54,7 @@ pub fn env(command: EnvCommand) -> Result<u8, Failure> {
             };
             let store = store()?;
             let mut pruned = prune(&store, extent).map_err(Error::from)?;
-            // Added packages have names of packages, and none else.
+            // Added environments are named after their packages only, so the same extent applies.
             let added = prune(&store.added(), extent).map_err(Error::from)?;
             pruned.environments += added.environments;
             pruned.bytes += added.bytes;
@@ -68,7 +68,7 @@ pub fn env(command: EnvCommand) -> Result<u8, Failure> {
     }
 }
 
-fn create_one(
+fn run_create(
     arguments: &EnvCreateArguments,
     environment: &CallerEnvironment,
 ) -> Result<u8, Failure> {
@@ -110,7 +110,7 @@ fn create_one(
     let text = match made.found {
         Found::Nothing => "is ready",
         Found::Wheels => "is ready: its wheels were installed under another name",
-        Found::Whole => "is there already",
+        Found::Whole => "exists already",
     };
     print(format!(
         "{}: {text}, in {}\n",
@@ -119,7 +119,7 @@ fn create_one(
     ))
 }
 
-/// The environment that a command asks for.
+/// Returns the environment that the arguments describe.
 fn creation(arguments: &EnvCreateArguments) -> Result<Creation, Failure> {
     let mut packages = arguments.packages.iter();
     let name = match packages.as_slice() {
@@ -168,21 +168,21 @@ fn creation(arguments: &EnvCreateArguments) -> Result<Creation, Failure> {
     })
 }
 
-/// Runs what a signal cancels.
+/// Runs a closure whose work a signal cancels.
 fn interruptible<T>(cancel: &Cancel, run: impl FnOnce() -> T) -> Result<T, Failure> {
     let cancel = cancel.clone();
     let interrupts = Interrupts::take(move || cancel.cancel()).map_err(Failure::Setup)?;
-    interrupts.end_what_runs();
+    interrupts.set_running();
     let ran = run();
-    interrupts.end_the_command();
+    interrupts.set_idle();
     Ok(ran)
 }
 
-/// Progress on a terminal.
+/// A progress bar on a terminal.
 pub struct Bar(ProgressBar);
 
 impl Bar {
-    /// A bar on stderr, which shows nothing if stderr is no terminal.
+    /// Creates a bar on stderr. It is hidden if `quiet` is set or stderr is not a terminal.
     pub fn new(quiet: bool) -> Self {
         let target = if quiet {
             ProgressDrawTarget::hidden()
@@ -197,10 +197,12 @@ impl Bar {
     /// Shows a step.
     pub fn show(&self, step: Step) {
         match step {
-            Step::Waiting => self.0.set_message("another process makes it"),
+            Step::Waiting => self.0.set_message("another process is creating it"),
             Step::Resolving(resolver) => {
-                self.0
-                    .set_message(format!("{} asks the index", harmless_line(resolver.name())));
+                self.0.set_message(format!(
+                    "{} queries the index",
+                    harmless_line(resolver.name())
+                ));
             }
             Step::Installing {
                 file,
@@ -209,14 +211,14 @@ impl Bar {
             } => {
                 self.0.set_length(count as u64);
                 self.0.set_position(number as u64);
-                // An index chose the name; it has been checked.
+                // The file name comes from an index, and has been validated.
                 self.0
                     .set_message(format!("{}/{count} {}", number + 1, harmless_line(file)));
             }
         }
     }
 
-    /// Removes it.
+    /// Removes the bar.
     pub fn end(&self) {
         self.0.finish_and_clear();
     }
@@ -297,7 +299,8 @@ fn one(
     Ok((named, description))
 }
 
-/// The requirements in a line for a person. Those of a lock have hashes, which `--json` and `env export` show.
+/// Formats the requirements for a person, without the hashes that requirements from a lock have. `--json` and `env
+/// export` show the hashes.
 fn without_hashes(requirements: &[String]) -> String {
     let shown = requirements
         .iter()
@@ -341,8 +344,8 @@ fn export(
     }
 }
 
-/// Makes the environment that a policy's packages need, if the policy has that done at the first use: by a command of
-/// its own, which a signal ends well, and which shows how far it is.
+/// Creates the environment for a policy's packages, if it is missing and the policy allows creating it at first use.
+/// Runs `sandfork env create` as a child process, which handles signals and shows progress.
 pub fn provide(policy: &Policy) -> Result<(), Failure> {
     if !is_missing(policy, &CallerEnvironment::current()) {
         return Ok(());
@@ -377,12 +380,12 @@ pub fn provide(policy: &Policy) -> Result<(), Failure> {
     }
     if let Some(number) = status.signal() {
         say(&format!(
-            "`sandfork env create` was ended by {}, and the packages are not installed: is there memory left?",
+            "`sandfork env create` was ended by {}, and the packages are not installed: is enough memory free?",
             signal(number)
         ));
     }
     let code = status.code().and_then(|code| u8::try_from(code).ok());
-    Err(Failure::Said(
+    Err(Failure::Reported(
         code.unwrap_or(exit_code::SANDBOX_UNAVAILABLE),
     ))
 }

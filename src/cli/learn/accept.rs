@@ -1,4 +1,4 @@
-//! What `--accept` lets a policy be widened by.
+//! Parses `--accept`, and decides which settings it covers.
 
 use std::fs;
 use std::io;
@@ -8,7 +8,7 @@ use std::str::FromStr;
 use crate::outcome::LimitName;
 use crate::policy::{ImportPattern, Override};
 
-/// The kinds, and the keys that each stands for. A key that ends with a dot stands for its section.
+/// The kinds, and the policy keys that each covers. A key that ends with a dot covers its section.
 const KINDS: [(&str, &[&str]); 9] = [
     ("read", &["filesystem.read"]),
     ("write", &["filesystem.write"]),
@@ -32,7 +32,7 @@ const KINDS: [(&str, &[&str]); 9] = [
     ),
 ];
 
-/// One kind of settings, and the values that are accepted of it.
+/// An accepted kind of settings, optionally narrowed to one value.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Accept {
     keys: &'static [&'static str],
@@ -43,21 +43,22 @@ impl FromStr for Accept {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let of_no_kind = || {
+        let unknown_kind = || {
             let names = KINDS.map(|(name, _)| name).join(", ");
             format!("`{text}` is none of {names}; after `:` it may have a value, as in `read:/srv`")
         };
         let (name, only) = match text.split_once(':') {
             Some((name, only)) if !only.is_empty() => (name, Some(only.to_owned())),
-            Some(_) => return Err(of_no_kind()),
+            Some(_) => return Err(unknown_kind()),
             None => (text, None),
         };
         let known = KINDS.iter().find(|(kind, _)| *kind == name);
-        let (_, keys) = known.ok_or_else(of_no_kind)?;
-        let lost = |cause: io::Error| format!("`{text}`: where that is cannot be found: {cause}");
+        let (_, keys) = known.ok_or_else(unknown_kind)?;
+        let unresolved =
+            |cause: io::Error| format!("`{text}`: where that is cannot be found: {cause}");
         let only = match only {
             Some(only) if matches!(name, "read" | "write") => {
-                Some(absolute(Path::new(&only)).map_err(lost)?)
+                Some(absolute(Path::new(&only)).map_err(unresolved)?)
             }
             Some(only) if !may_fit(keys, &only) => {
                 return Err(format!(
@@ -71,15 +72,17 @@ impl FromStr for Accept {
 }
 
 impl Accept {
-    /// Whether it covers a setting.
+    /// Returns whether a setting is accepted.
     pub fn covers(&self, key: &str, set: &Override) -> bool {
-        let is_meant =
+        let is_covered =
             |meant: &&str| meant.ends_with('.') && key.starts_with(*meant) || *meant == key;
-        self.keys.iter().any(is_meant) && self.only.as_ref().is_none_or(|only| fits(key, set, only))
+        self.keys.iter().any(is_covered)
+            && self.only.as_ref().is_none_or(|only| fits(key, set, only))
     }
 }
 
-/// The path as settings have it. Only the kernel knows where `link/..` leads.
+/// Makes a path absolute, as settings have it. A path with `..` needs the kernel, because `link/..` depends on the
+/// link.
 fn absolute(path: &Path) -> io::Result<String> {
     let climbs = path.components().any(|part| part == Component::ParentDir);
     let absolute = if climbs {
@@ -90,7 +93,7 @@ fn absolute(path: &Path) -> io::Result<String> {
     Ok(absolute.display().to_string())
 }
 
-/// Whether a setting of these keys can have that value, or that name.
+/// Returns whether any of these keys can have that value or name.
 fn may_fit(keys: &[&str], only: &str) -> bool {
     let is_valid = |set: String| set.parse().is_ok_and(|set: Override| set.is_valid());
     let is_last = |key: &str| key.rsplit_once('.').is_some_and(|(_, name)| name == only);
@@ -105,13 +108,14 @@ fn may_fit(keys: &[&str], only: &str) -> bool {
     })
 }
 
-/// Whether a value is what was named: a path beneath it, a module in it, a host, a limit of that name, the value itself.
+/// Returns whether a value falls under `only`: a path beneath it, a module in it, that host, the limit of that name, or
+/// that value.
 fn fits(key: &str, set: &Override, only: &str) -> bool {
     let set = set.to_string();
     let value = set.split_once('=').map_or("", |(_, value)| value);
     match key {
         "filesystem.read" | "filesystem.write" => {
-            Path::new(value).starts_with(only) && leads_within(value, only)
+            Path::new(value).starts_with(only) && stays_within(value, only)
         }
         "imports.allow" => {
             let pattern = |text: &str| text.parse::<ImportPattern>();
@@ -119,9 +123,9 @@ fn fits(key: &str, set: &Override, only: &str) -> bool {
             package.is_ok_and(|package| value.is_ok_and(|value| package.covers(&value)))
         }
         "network.mode" => value == only,
-        // What is learnt of calls that need each other is a list of them all.
+        // System calls that depend on each other are learned as one list.
         "syscalls.allow" => value == only || value.contains(&format!("\"{only}\"")),
-        // What is learnt of a host with other ports is a table.
+        // A host with non-default ports is learned as a table.
         "network.allow" => {
             let table = format!("{{ host = \"{only}\", ");
             value == only || value.starts_with(&table)
@@ -130,9 +134,9 @@ fn fits(key: &str, set: &Override, only: &str) -> bool {
     }
 }
 
-/// Whether a path leads nowhere else by links: a policy shows what it leads to, and a guest may have made the link in a
-/// directory that it could write to. One that does not exist leads nowhere.
-fn leads_within(path: &str, directory: &str) -> bool {
+/// Returns whether a path stays within a directory after links are resolved. A policy exposes the link's target, and a
+/// guest may have created the link in a directory to which it could write. A path that does not exist counts as within.
+fn stays_within(path: &str, directory: &str) -> bool {
     match (fs::canonicalize(path), fs::canonicalize(directory)) {
         (Ok(path), Ok(directory)) => path.starts_with(directory),
         _ => true,
@@ -154,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kind_covers_its_keys_and_a_value_narrows_it() {
+    fn kind_covers_its_keys_and_a_value_narrows_it() {
         for (accept, set) in [
             ("read", "filesystem.read=/srv/x"),
             ("read:/srv", "filesystem.read=/srv/x"),
@@ -194,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_relative_path_is_that_of_the_current_directory() {
+    fn relative_path_starts_at_the_current_directory() {
         let current = std::env::current_dir().unwrap();
         let set = format!("filesystem.read={}", current.join("src/lib.rs").display());
         for accept in ["read:src", "read:./src", "read:src/../src", "read:."] {
@@ -203,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_no_setting_has_is_refused() {
+    fn impossible_value_is_rejected() {
         for text in ["limit:nope", "net:x", "program:x", "proc:x"] {
             let refused = text.parse::<Accept>().unwrap_err();
             assert!(refused.contains("would accept nothing"), "{refused}");
@@ -220,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_that_leads_out_of_a_directory_is_not_in_it() {
+    fn link_out_of_a_directory_is_not_covered() {
         let (accepted, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let (inside, outside) = (accepted.path().join("a"), other.path().join("b"));
         fs::write(&inside, "").unwrap();
@@ -235,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn other_words_are_refused_with_the_kinds() {
+    fn unknown_kind_is_rejected_with_the_list_of_kinds() {
         for text in ["", "all", "read:", "reads", ":x"] {
             let refused = text.parse::<Accept>().unwrap_err();
             assert!(refused.contains("read, write, import"), "{refused}");

@@ -1,4 +1,4 @@
-//! Asks a person what to allow.
+//! Asks the user what to allow.
 
 use std::fs;
 use std::io::{self, BufRead, Write};
@@ -9,22 +9,21 @@ use crate::cli::failure::Failure;
 use crate::cli::terminal::harmless_line;
 use crate::outcome::Denial;
 
-/// What a person says.
+/// The user's answer.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Answer {
-    /// To allow it, by this setting.
+    /// Allow it with this setting.
     Yes(String),
-    /// Not to.
+    /// Do not allow it.
     No,
-    /// To stop.
+    /// Stop learning.
     Quit,
 }
 
-/// Asks about a denial that a setting would allow. Neither has characters that act on a terminal. The end of the input
-/// is a wish to stop.
+/// Asks about a denial that a setting would allow. Control characters in both are escaped. EOF means [`Answer::Quit`].
 ///
 /// # Errors
-/// If the question cannot be written, or the answer not be read.
+/// If the question cannot be written or the answer cannot be read.
 pub fn ask(
     denial: &Denial,
     set: &str,
@@ -34,11 +33,8 @@ pub fn ask(
     let directory = directory_of(set);
     loop {
         writeln!(to, "{}", what(denial))?;
-        if let Some(place) = leads_to(set) {
-            writeln!(
-                to,
-                "  by links it leads to {place}, which the guest would see"
-            )?;
+        if let Some(place) = link_target(set) {
+            writeln!(to, "  it is a link to {place}, which the guest would see")?;
         }
         let or_all = match &directory {
             Some(directory) => format!(", [d] all of {directory}"),
@@ -53,7 +49,7 @@ pub fn ask(
         match from.read_line(&mut line) {
             Ok(0) => return Ok(Answer::Quit),
             Ok(_) => {}
-            // A line that is not UTF-8 is no answer.
+            // Ask again after a line that is not UTF-8.
             Err(error) if error.kind() == io::ErrorKind::InvalidData => continue,
             Err(error) => return Err(Failure::Input(error)),
         }
@@ -70,20 +66,22 @@ pub fn ask(
     }
 }
 
-/// The path of the host that a setting would show.
+/// Returns the host path that a setting would expose.
 fn path_of(set: &str) -> Option<&Path> {
     let (key, path) = set.split_once('=')?;
     matches!(key, "filesystem.read" | "filesystem.write").then(|| Path::new(path))
 }
 
-/// Where a path that a setting would show leads by links. A guest may have made one in a directory that it writes to.
-fn leads_to(set: &str) -> Option<String> {
+/// Returns the link target of a path that a setting would expose. A guest may have created the link in a directory to
+/// which it writes.
+fn link_target(set: &str) -> Option<String> {
     let path = path_of(set)?;
     let place = fs::canonicalize(path).ok().filter(|place| place != path)?;
     Some(harmless_line(&place.display().to_string()))
 }
 
-/// The directory of a file that a setting would show. Nothing at the top of the host is offered whole.
+/// Returns the parent directory of a path that a setting would expose. A top-level directory of the host is not
+/// offered.
 fn directory_of(set: &str) -> Option<String> {
     let parent = path_of(set)?.parent()?;
     let is_deep = parent.components().count() > 2;
@@ -97,19 +95,19 @@ mod tests {
     use super::*;
     use crate::outcome::Reporter;
 
-    fn answered(set: &str, said: &str) -> (Answer, String) {
+    fn answered(set: &str, input: &str) -> (Answer, String) {
         let mut denial = Denial::new("open", Reporter::Guest);
         denial.target = Some("/srv/a\u{1b}[2J\nb".to_owned());
         let mut asked = Vec::new();
-        let answer = ask(&denial, set, &mut said.as_bytes(), &mut asked).unwrap();
+        let answer = ask(&denial, set, &mut input.as_bytes(), &mut asked).unwrap();
         (answer, String::from_utf8(asked).unwrap())
     }
 
     #[test]
-    fn a_person_says_yes_no_or_more() {
+    fn answers_are_parsed() {
         let set = "filesystem.read=/srv/in/x";
         let yes = |set: &str| Answer::Yes(set.to_owned());
-        for (said, answer) in [
+        for (input, answer) in [
             ("y\n", yes(set)),
             ("yes\n", yes(set)),
             ("\n", Answer::No),
@@ -119,12 +117,12 @@ mod tests {
             ("", Answer::Quit),
             ("what", Answer::Quit),
         ] {
-            assert_eq!(answered(set, said).0, answer, "{said:?}");
+            assert_eq!(answered(set, input).0, answer, "{input:?}");
         }
     }
 
     #[test]
-    fn a_directory_at_the_top_of_the_host_is_not_offered() {
+    fn top_level_directory_is_not_offered() {
         for set in [
             "filesystem.read=/srv/x",
             "filesystem.read=/x",
@@ -136,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn the_question_says_where_a_link_leads() {
+    fn question_names_the_link_target() {
         let place = tempfile::tempdir().unwrap();
         let place = place.path().canonicalize().unwrap();
         let (secret, link) = (place.join("secret\u{1b}"), place.join("link"));
@@ -144,13 +142,13 @@ mod tests {
         std::os::unix::fs::symlink(&secret, &link).unwrap();
         let set = |path: &Path| format!("filesystem.read={}", path.display());
         let (_, asked) = answered(&set(&link), "n\n");
-        let place = format!(r"leads to {}/secret\x1b, ", place.display());
+        let place = format!(r"link to {}/secret\x1b, ", place.display());
         assert!(asked.contains(&place), "{asked}");
-        assert!(!answered(&set(&secret), "n\n").1.contains("leads to"));
+        assert!(!answered(&set(&secret), "n\n").1.contains("link to"));
     }
 
     #[test]
-    fn a_guests_name_cannot_draw_the_question() {
+    fn control_characters_in_a_name_are_escaped() {
         let (_, asked) = answered("filesystem.read=/srv/in/x", "y\n");
         assert!(asked.starts_with(r"open /srv/a\u{1b}[2J\nb"), "{asked}");
     }

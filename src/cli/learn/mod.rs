@@ -1,7 +1,8 @@
-//! `sandfork learn`: runs a script, asks what of its refusals to allow, and writes the policy that lets it pass.
+//! Implements `sandfork learn`: runs a script, asks which of its refusals to allow, and writes the policy under which
+//! it passes.
 //!
-//! Every run is jailed by the policy as far as it was learnt. What a guest claims to need is a claim: it is shown,
-//! and nothing is allowed that was not accepted.
+//! Every run is confined by the policy learned so far. A guest's refusals are its own claims: they are shown, and
+//! nothing is allowed that was not accepted.
 
 mod accept;
 mod ask;
@@ -31,16 +32,16 @@ use super::terminal::harmless;
 pub use self::accept::Accept;
 use self::ask::{Answer, ask};
 
-/// The most runs before the last word. Each of them was allowed more than the one before.
+/// The maximum number of runs before the final run. Each run is allowed more than the previous one.
 const MOST_RUNS: usize = 64;
 
-/// The key of what the guest writes to.
+/// The key of writable paths.
 const WRITE: &str = "filesystem.write";
 
 /// Learns a policy.
 pub fn learn(arguments: &LearnArguments) -> Result<u8, Failure> {
     let is_own = |option: &str, value: &str| match option {
-        // With the command's own before it, the script's is meant for the script.
+        // If the command's own `-o` was given, a second one is meant for the script.
         "-o" | "--output" => arguments.output.is_none(),
         "--accept" => value.split(',').all(|kind| kind.parse::<Accept>().is_ok()),
         _ => false,
@@ -50,12 +51,12 @@ pub fn learn(arguments: &LearnArguments) -> Result<u8, Failure> {
     let asks = arguments.accept.is_empty();
     if asks && !io::stdin().is_terminal() {
         return Err(Failure::Usage(
-            "stdin is no terminal that could be asked what to allow: say it with `--accept`, such as \
+            "stdin is not a terminal, so nobody can be asked what to allow: use `--accept`, such as \
              `--accept read:/srv,import`"
                 .to_owned(),
         ));
     }
-    // Before a script runs for a policy that could not be kept.
+    // Check this before any run, because the policy could not be saved afterwards.
     if let Some(path) = &arguments.output {
         if path.symlink_metadata().is_ok() {
             return Err(Failure::Usage(format!(
@@ -85,7 +86,7 @@ pub fn learn(arguments: &LearnArguments) -> Result<u8, Failure> {
         learnt: Vec::new(),
         declined: Vec::new(),
         answers: if asks {
-            Answers::OfPerson
+            Answers::FromUser
         } else {
             Answers::Given(&arguments.accept)
         },
@@ -94,7 +95,7 @@ pub fn learn(arguments: &LearnArguments) -> Result<u8, Failure> {
     if !last.is_ok() {
         return Ok(learner.give_up(&last));
     }
-    learner.forget_the_needless()?;
+    learner.drop_unneeded_settings()?;
     for denial in last.denied() {
         say(&format!("{}; the script passes without it", line(denial)));
     }
@@ -102,17 +103,17 @@ pub fn learn(arguments: &LearnArguments) -> Result<u8, Failure> {
     write(&learner.policy_file(&name)?, arguments.output.as_deref())
 }
 
-/// Who says what is allowed.
+/// The source of decisions.
 enum Answers<'a> {
-    OfPerson,
+    FromUser,
     Given(&'a [Accept]),
 }
 
-/// A setting that was accepted.
+/// An accepted setting.
 #[derive(Clone, Debug)]
 struct Learnt {
     grant: Grant,
-    /// Whether it was the only one that was accepted between two runs, of which the second came further.
+    /// Whether it was the only setting accepted between two runs, the second of which got further.
     alone: bool,
 }
 
@@ -128,7 +129,7 @@ struct Learner<'a> {
 }
 
 impl Learner<'_> {
-    /// Runs until the script passes, or nothing more is accepted. Returns the last outcome.
+    /// Runs the script until it passes, or nothing more is accepted. Returns the last outcome.
     fn learn(&mut self) -> Result<Outcome, Failure> {
         for number in 1..=MOST_RUNS {
             let outcome = self.run(&self.policy(&self.learnt)?)?;
@@ -155,11 +156,11 @@ impl Learner<'_> {
             .policy(policy.clone())
             .lifetime(Lifetime::OneRun)
             .build()?;
-        self.interrupts.end_what_runs();
+        self.interrupts.set_running();
         let outcome = sandbox.run(&self.request);
-        self.interrupts.end_the_command();
+        self.interrupts.set_idle();
         let outcome = outcome?;
-        // What an ended run needs is not known, and every later one would be ended too.
+        // An interrupted run does not show what it needs, and later runs would be interrupted too.
         if *outcome.ending() == Ending::Interrupted {
             let ended = "interrupted: no policy was written";
             return Err(Failure::Interrupted(ended.to_owned()));
@@ -167,7 +168,7 @@ impl Learner<'_> {
         Ok(outcome)
     }
 
-    /// Whether some of what was refused is allowed from now on.
+    /// Returns whether any refusal of this outcome is allowed from now on.
     fn accept_some(&mut self, outcome: &Outcome) -> Result<bool, Failure> {
         let before = self.learnt.clone();
         for denial in outcome.denied() {
@@ -184,22 +185,23 @@ impl Learner<'_> {
         Ok(!accepted.is_empty())
     }
 
-    /// What a setting shows to be read, if the guest is to write to it: no policy has a path in both lists.
-    fn only_to_be_read(&self, denial: &Denial) -> Option<PathBuf> {
+    /// Returns the readable path that covers the denied write. That entry must move to `filesystem.write`, because no
+    /// policy has a path in both lists.
+    fn covering_read_path(&self, denial: &Denial) -> Option<PathBuf> {
         if denial.set.is_some() || denial.key.as_deref() != Some(WRITE) {
             return None;
         }
         let target = Path::new(denial.target.as_deref()?);
         let learnt = self.learnt.iter().map(|learnt| &learnt.grant.set);
-        let shown = self.given.iter().chain(learnt).filter_map(shown_to_be_read);
+        let shown = self.given.iter().chain(learnt).filter_map(readable_path);
         shown
             .filter(|path| target.starts_with(path))
             .max_by_key(|path| path.components().count())
     }
 
-    /// Accepts or declines a setting that would allow what was refused. `false` to stop.
+    /// Accepts or declines the setting that would allow a denial. Returns `false` to stop.
     fn consider(&mut self, denial: &Denial) -> Result<bool, Failure> {
-        let instead = self.only_to_be_read(denial);
+        let instead = self.covering_read_path(denial);
         let set = match &instead {
             Some(path) => Some(format!("{WRITE}={}", path.display())),
             None => denial.set.clone(),
@@ -223,7 +225,7 @@ impl Learner<'_> {
                     .any(|accept| accept.covers(key, &setting))
                     .then(|| set.clone())
             }
-            Answers::OfPerson => {
+            Answers::FromUser => {
                 let answer = ask(denial, set, &mut io::stdin().lock(), &mut io::stderr())?;
                 match answer {
                     Answer::Yes(set) => Some(set),
@@ -246,12 +248,12 @@ impl Learner<'_> {
         };
         let before = (self.given.clone(), self.learnt.clone());
         if let Some(path) = instead {
-            let stays = |set: &Override| shown_to_be_read(set).is_none_or(|it| it != path);
+            let stays = |set: &Override| readable_path(set).is_none_or(|it| it != path);
             self.given.retain(stays);
             self.learnt.retain(|learnt| stays(&learnt.grant.set));
         }
         self.learnt.push(learnt);
-        // A setting that no policy could have beside the others, or that this host cannot give.
+        // The setting may conflict with the others, or may not work on this host.
         match self
             .policy(&self.learnt)
             .and_then(|policy| Ok(plan_here(&policy)?))
@@ -266,14 +268,14 @@ impl Learner<'_> {
         Ok(true)
     }
 
-    /// Leaves out each setting without which the script passes too.
-    fn forget_the_needless(&mut self) -> Result<(), Failure> {
+    /// Removes each setting without which the script passes too.
+    fn drop_unneeded_settings(&mut self) -> Result<(), Failure> {
         let mut number = 0;
         while number < self.learnt.len() {
             let mut without = self.learnt.clone();
             let left_out = without.remove(number);
-            let is_needless = !left_out.alone && self.run(&self.policy(&without)?)?.is_ok();
-            if is_needless {
+            let is_unneeded = !left_out.alone && self.run(&self.policy(&without)?)?.is_ok();
+            if is_unneeded {
                 say(&format!("not needed: {}", left_out.grant.set));
                 self.learnt = without;
             } else {
@@ -283,10 +285,10 @@ impl Learner<'_> {
         Ok(())
     }
 
-    /// Says why the script does not pass. Returns the exit code.
+    /// Explains why the script does not pass. Returns the exit code.
     fn give_up(&self, outcome: &Outcome) -> u8 {
         if let Some(error) = outcome.error() {
-            // Nothing else is known of the end.
+            // If stderr is closed, the traceback is lost.
             _ = io::stderr().write_all(harmless(&error.traceback).as_bytes());
         }
         let policy = self.policy(&self.learnt).ok();
@@ -298,7 +300,7 @@ impl Learner<'_> {
 
     fn policy_file(&self, name: &str) -> Result<String, Failure> {
         let about = format!(
-            "Learnt by `sandfork learn` from {name}: what lets it run to its end, and why."
+            "Learnt by `sandfork learn` from {name}: the settings with which it runs to its end, and why."
         );
         let given = self.given.iter().map(|set| Grant {
             set: set.clone(),
@@ -316,14 +318,14 @@ impl Learner<'_> {
     }
 }
 
-/// The path of a setting that shows it to be read.
-fn shown_to_be_read(set: &Override) -> Option<PathBuf> {
+/// Returns the path that a setting makes readable.
+fn readable_path(set: &Override) -> Option<PathBuf> {
     let set = set.to_string();
     let path = set.strip_prefix("filesystem.read=")?;
     path.starts_with('/').then(|| PathBuf::from(path))
 }
 
-/// Whether a file could be made there.
+/// Checks that a file can be created at a path.
 fn check_directory(path: &Path) -> Result<(), Failure> {
     let directory = directory_of(path);
     let may_write = eaccess(directory, AccessFlags::W_OK | AccessFlags::X_OK);
@@ -349,7 +351,7 @@ fn write(policy: &str, output: Option<&Path>) -> Result<u8, Failure> {
         file.sync_all()
     });
     if let Err(cause) = written {
-        // All runs were made for it.
+        // Do not lose the policy, which took all these runs.
         print(policy)?;
         return Err(unwritable(path, &cause));
     }

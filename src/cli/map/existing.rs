@@ -1,6 +1,6 @@
-//! Opens an existing file under the rules of `fs.protected_symlinks`, `fs.protected_regular` and
-//! `fs.protected_fifos` (proc_sys_fs(5)), regardless of this host's settings. In a directory that
-//! all users may write to, another user's entry is never followed, opened or waited for.
+//! Opens an existing file under the rules of `fs.protected_symlinks`, `fs.protected_regular` and `fs.protected_fifos`
+//! (proc_sys_fs(5)), regardless of this host's settings: in a world-writable directory, another user's entry is never
+//! followed, opened or waited for.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, OpenOptions};
@@ -16,7 +16,7 @@ use nix::unistd::{UnlinkatFlags, geteuid, unlinkat};
 
 use crate::environments::directory_of;
 
-/// The most links that the kernel follows (path_resolution(7)).
+/// The maximum number of links that the kernel follows (path_resolution(7)).
 const MOST_LINKS: usize = 40;
 
 const DIRECTORY: OFlag = OFlag::O_PATH
@@ -24,12 +24,12 @@ const DIRECTORY: OFlag = OFlag::O_PATH
     .union(OFlag::O_CLOEXEC);
 const HANDLE: OFlag = OFlag::O_PATH.union(OFlag::O_CLOEXEC);
 
-/// A file that exists. It stays the same file even if its name moves to another.
+/// An existing file. It stays the same file even if another file takes its name.
 #[derive(Debug)]
 pub struct Existing {
     directory: OwnedFd,
     name: OsString,
-    /// How a handle on it is opened.
+    /// The flags with which a handle on the file is opened.
     flags: OFlag,
     handle: OwnedFd,
     stat: FileStat,
@@ -40,8 +40,8 @@ impl Existing {
     ///
     /// # Errors
     ///
-    /// When there is none, or when it, or a link on the way, belongs to another user in a directory
-    /// that all users may write to.
+    /// If the file does not exist, or if the file or a link on the way belongs to another user in a world-writable
+    /// directory.
     pub fn find(path: &Path) -> io::Result<Self> {
         let mut directory = open(".", DIRECTORY, Mode::empty())?;
         let mut path = path.to_owned();
@@ -49,14 +49,14 @@ impl Existing {
             let name = path.file_name().ok_or(Errno::EISDIR)?.to_owned();
             directory = openat(&directory, directory_of(&path), DIRECTORY, Mode::empty())?;
             let flags = if fstatfs(&directory)?.filesystem_type() == PROC_SUPER_MAGIC {
-                // Links in procfs lead to open files, which have no path.
+                // Links in procfs refer to open files, which may have no path.
                 HANDLE
             } else {
                 HANDLE | OFlag::O_NOFOLLOW
             };
             let handle = openat(&directory, name.as_os_str(), flags, Mode::empty())?;
             let stat = fstat(&handle)?;
-            refuse_of_another(&fstat(&directory)?, &stat)?;
+            reject_entry_of_other_user(&fstat(&directory)?, &stat)?;
             if kind(&stat) != SFlag::S_IFLNK {
                 return Ok(Self {
                     directory,
@@ -71,7 +71,7 @@ impl Existing {
         Err(Errno::ELOOP.into())
     }
 
-    /// Whether it is a regular file, not a device or a pipe.
+    /// Returns whether it is a regular file, not a device or a pipe.
     pub fn is_regular(&self) -> bool {
         kind(&self.stat) == SFlag::S_IFREG
     }
@@ -81,7 +81,7 @@ impl Existing {
         options.open(format!("/proc/self/fd/{}", self.handle.as_raw_fd()))
     }
 
-    /// Whether its name still leads to it.
+    /// Returns whether its name still refers to it.
     pub fn is_there(&self) -> io::Result<bool> {
         let there = openat(
             &self.directory,
@@ -93,8 +93,7 @@ impl Existing {
         Ok((there.st_dev, there.st_ino) == (self.stat.st_dev, self.stat.st_ino))
     }
 
-    /// Creates a new file beside it, which only its owner can read. Removes an existing file of
-    /// that name.
+    /// Creates a new file beside it, readable only by its owner. Removes an existing file of that name.
     pub fn beside(&self, suffix: &str) -> io::Result<Beside<'_>> {
         let mut name = self.name.clone();
         name.push(suffix);
@@ -122,7 +121,7 @@ impl Existing {
     }
 }
 
-/// A new file beside another. It replaces that file as a whole or not at all.
+/// A new file beside another file, which it replaces atomically.
 #[derive(Debug)]
 pub struct Beside<'e> {
     /// The new file, open for reading and appending.
@@ -132,8 +131,8 @@ pub struct Beside<'e> {
 }
 
 impl Beside<'_> {
-    /// Renames it to the name of the file beside it, which it replaces.
-    pub fn take_its_place(&self) -> io::Result<()> {
+    /// Renames the new file over the file beside it.
+    pub fn replace_original(&self) -> io::Result<()> {
         let directory = &self.of.directory;
         let (from, to): (&OsStr, &OsStr) = (&self.name, &self.of.name);
         Ok(renameat(directory, from, directory, to)?)
@@ -150,8 +149,8 @@ fn kind(stat: &FileStat) -> SFlag {
     SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT
 }
 
-/// Refuses an entry of another user in a directory that all users may write to.
-fn refuse_of_another(directory: &FileStat, found: &FileStat) -> io::Result<()> {
+/// Rejects another user's entry in a world-writable directory.
+fn reject_entry_of_other_user(directory: &FileStat, found: &FileStat) -> io::Result<()> {
     let shared = Mode::S_ISVTX.union(Mode::S_IWOTH);
     let is_shared = Mode::from_bits_truncate(directory.st_mode).contains(shared);
     if !is_shared || [geteuid().as_raw(), directory.st_uid].contains(&found.st_uid) {
@@ -164,7 +163,7 @@ fn refuse_of_another(directory: &FileStat, found: &FileStat) -> io::Result<()> {
     Err(io::Error::new(
         io::ErrorKind::PermissionDenied,
         format!(
-            "it is a {what} of uid {}, in a directory in which everybody can make one",
+            "it is a {what} of uid {}, in a world-writable directory",
             found.st_uid
         ),
     ))
@@ -180,7 +179,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn own_links_are_followed_and_stay() {
+    fn own_links_are_followed() {
         let directory = tempfile::tempdir().unwrap();
         let at = |name: &str| directory.path().join(name);
         fs::create_dir(at("within")).unwrap();
@@ -205,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn links_of_proc_lead_to_what_is_open() {
+    fn proc_links_open_the_descriptor() {
         let (_reader, writer) = io::pipe().unwrap();
         let path = format!("/dev/fd/{}", writer.as_raw_fd());
         let pipe = Existing::find(Path::new(&path)).unwrap();
@@ -214,9 +213,9 @@ mod tests {
     }
 
     #[test]
-    fn a_link_of_another_user_is_not_followed_by_root() {
+    fn link_of_another_user_is_rejected() {
         if !geteuid().is_root() {
-            // Only root can make another user's file.
+            // Only root can create another user's file.
             return;
         }
         let directory = tempfile::tempdir().unwrap();
@@ -229,13 +228,13 @@ mod tests {
         std::os::unix::fs::lchown(&link, Some(4242), None).unwrap();
         let refused = Existing::find(&link).unwrap_err().to_string();
         assert!(
-            refused.starts_with("it is a link of uid 4242, in a directory"),
+            refused.starts_with("it is a link of uid 4242, in a world-writable directory"),
             "{refused}"
         );
     }
 
     #[test]
-    fn nothing_of_another_user_is_taken_where_everybody_may_make_files() {
+    fn entries_of_others_are_rejected_in_shared_directories() {
         let stat = |mode: u32, uid: u32| {
             let mut stat = fstat(open("/", DIRECTORY, Mode::empty()).unwrap()).unwrap();
             (stat.st_mode, stat.st_uid) = (mode, uid);
@@ -252,7 +251,7 @@ mod tests {
         ] {
             for kind in [SFlag::S_IFLNK, SFlag::S_IFREG, SFlag::S_IFIFO] {
                 let found = stat(kind.bits() | 0o644, found);
-                let result = refuse_of_another(&stat(directory, owner), &found);
+                let result = reject_entry_of_other_user(&stat(directory, owner), &found);
                 assert_eq!(result.is_err(), refused, "{directory:o} {found:?}");
             }
         }

@@ -1,4 +1,4 @@
-//! The ids of tasks and results seen so far.
+//! Tracks the ids of tasks and results seen so far.
 
 use std::collections::HashSet;
 
@@ -6,20 +6,20 @@ use crate::batch::TaskId;
 
 /// The ids of tasks and of results, in 16 bytes each, so that millions fit into memory.
 ///
-/// They are stored by digest. The last bit records the source: an id that was seen in a task is
-/// never reported as new again.
+/// Ids are stored as digests. The last bit records the source: an id that was seen in a task is never reported as new
+/// again.
 #[derive(Debug, Default)]
 pub struct Ids(HashSet<u128>);
 
 /// The state of a task's id.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Met {
+pub enum IdState {
     /// The first task with this id, and it has no result.
     New,
     /// The first task with this id, and it has a result.
     Finished,
     /// A repeated id.
-    Again,
+    Repeated,
 }
 
 const BIT: u128 = 1;
@@ -30,21 +30,21 @@ impl Ids {
         self.0.insert(id.digest() | BIT);
     }
 
-    /// Records a task with this id. Returns the id's earlier state.
-    pub fn meet(&mut self, id: &TaskId) -> Met {
+    /// Records a task with this id. Returns the id's previous state.
+    pub fn record_task(&mut self, id: &TaskId) -> IdState {
         let digest = id.digest();
         if !self.0.insert(digest & !BIT) {
-            return Met::Again;
+            return IdState::Repeated;
         }
-        // Once recorded for a task, it need not be recorded for a result.
+        // Once recorded for a task, the id need not be recorded for a result.
         if self.0.remove(&(digest | BIT)) {
-            Met::Finished
+            IdState::Finished
         } else {
-            Met::New
+            IdState::New
         }
     }
 
-    /// The number of ids.
+    /// Returns the number of ids.
     pub fn count(&self) -> usize {
         self.0.len()
     }
@@ -52,19 +52,19 @@ impl Ids {
 
 #[cfg(test)]
 mod tests {
-    use super::Met::{Again, Finished, New};
+    use super::IdState::{Finished, New, Repeated};
     use super::*;
 
     #[test]
-    fn an_id_is_met_once() {
+    fn id_is_new_only_once() {
         let mut ids = Ids::default();
         let [one, two, three] = [1, 2, 3].map(TaskId::from);
         ids.finish(&one);
         ids.finish(&three);
         ids.finish(&three);
         assert_eq!(ids.count(), 2);
-        let met = [&one, &two, &one, &two, &three, &three].map(|id| ids.meet(id));
-        assert_eq!(met, [Finished, New, Again, Again, Finished, Again]);
+        let met = [&one, &two, &one, &two, &three, &three].map(|id| ids.record_task(id));
+        assert_eq!(met, [Finished, New, Repeated, Repeated, Finished, Repeated]);
         assert_eq!(ids.count(), 3);
     }
 }

@@ -1,8 +1,8 @@
-//! Reads lines of a file without holding a line that is too long.
+//! Reads lines of a file without buffering a line that is too long.
 
 use std::io::{self, BufRead, Read};
 
-/// Reads lines, and counts them.
+/// A line reader that counts lines and bytes.
 #[derive(Debug)]
 pub struct Lines<R> {
     reader: R,
@@ -16,7 +16,7 @@ pub struct Lines<R> {
 pub struct Line {
     /// The line's number, from 1.
     pub number: u64,
-    /// The offset of the next line, bytes from the start.
+    /// The offset of the next line, in bytes from the start of the file.
     pub end: u64,
     /// The text without its newline.
     pub text: Vec<u8>,
@@ -29,14 +29,14 @@ pub struct Line {
 pub enum Closed {
     /// With a newline.
     ByNewline,
-    /// With the end of the file: the line may be incomplete.
-    ByTheEnd,
-    /// The line is longer than the limit; its [`rest`](Lines::rest) was not read.
+    /// With the end of the file, so the line may be incomplete.
+    ByEof,
+    /// The line is longer than the limit, and its [`rest`](Lines::rest) has not been read.
     Never,
 }
 
 impl<R: BufRead> Lines<R> {
-    /// Reads lines of at most `most` bytes.
+    /// Creates a reader of lines of at most `most` bytes.
     pub fn new(reader: R, most: usize) -> Self {
         Self {
             reader,
@@ -46,12 +46,12 @@ impl<R: BufRead> Lines<R> {
         }
     }
 
-    /// The number of the last line that was read.
+    /// Returns the number of the last line that was read.
     pub fn number(&self) -> u64 {
         self.number
     }
 
-    /// The rest of the last line, which was longer than the limit.
+    /// Returns a reader of the rest of the last line, which was longer than the limit.
     pub fn rest(&mut self) -> Rest<'_, R> {
         Rest {
             lines: self,
@@ -59,7 +59,7 @@ impl<R: BufRead> Lines<R> {
         }
     }
 
-    /// Returns the next line; `None` at the end.
+    /// Returns the next line, or `None` at the end.
     pub fn next(&mut self) -> io::Result<Option<Line>> {
         let mut text = Vec::new();
         let limit = self.most as u64 + 1;
@@ -75,7 +75,7 @@ impl<R: BufRead> Lines<R> {
         } else if text.len() > self.most {
             Closed::Never
         } else {
-            Closed::ByTheEnd
+            Closed::ByEof
         };
         Ok(Some(Line {
             number: self.number,
@@ -86,7 +86,7 @@ impl<R: BufRead> Lines<R> {
     }
 }
 
-/// The rest of a line that is longer than the limit, until its newline.
+/// A reader of the rest of a line that is longer than the limit, up to its newline.
 #[derive(Debug)]
 pub struct Rest<'l, R> {
     lines: &'l mut Lines<R>,
@@ -94,7 +94,7 @@ pub struct Rest<'l, R> {
 }
 
 impl<R: BufRead> Rest<'_, R> {
-    /// Reads what is left of it. Returns the offset of the next line, and how this one ends.
+    /// Reads to the end of the line. Returns the offset of the next line, and how this line ends.
     pub fn end(mut self) -> io::Result<(u64, Closed)> {
         io::copy(&mut self, &mut io::sink())?;
         Ok((self.lines.bytes, self.closed))
@@ -115,7 +115,7 @@ impl<R: BufRead> Read for Rest<'_, R> {
         if newline.is_some() {
             self.closed = Closed::ByNewline;
         } else if length == 0 {
-            self.closed = Closed::ByTheEnd;
+            self.closed = Closed::ByEof;
         }
         let taken = length + usize::from(newline.is_some());
         self.lines.reader.consume(taken);
@@ -141,14 +141,14 @@ mod tests {
     }
 
     #[test]
-    fn each_line_has_its_number_and_its_end() {
+    fn lines_have_number_and_end() {
         let text = |text: &str| text.to_owned();
         assert_eq!(
             lines(b"a\n\nbcd", 3),
             [
                 (1, 2, text("a"), Closed::ByNewline),
                 (2, 3, text(""), Closed::ByNewline),
-                (3, 6, text("bcd"), Closed::ByTheEnd),
+                (3, 6, text("bcd"), Closed::ByEof),
             ]
         );
         assert_eq!(lines(b"", 3), []);
@@ -156,19 +156,19 @@ mod tests {
     }
 
     #[test]
-    fn a_line_without_end_is_not_read_to_its_end() {
+    fn endless_line_is_not_read_completely() {
         let mut lines = Lines::new(io::BufReader::new(io::repeat(b'x')), 1000);
         let line = lines.next().unwrap().unwrap();
         assert_eq!((line.text.len(), line.closed), (1001, Closed::Never));
     }
 
     #[test]
-    fn the_rest_of_a_long_line_ends_where_the_line_does() {
+    fn rest_of_a_long_line_ends_at_its_newline() {
         for (text, read, closed) in [
             ("abcdefgh\nx", "efgh", Closed::ByNewline),
-            ("abcdefgh", "efgh", Closed::ByTheEnd),
+            ("abcdefgh", "efgh", Closed::ByEof),
         ] {
-            // Less than the rest at a time.
+            // The buffer is smaller than the rest.
             let mut lines = Lines::new(io::BufReader::with_capacity(3, text.as_bytes()), 3);
             assert_eq!(lines.next().unwrap().unwrap().text, b"abcd");
             let mut rest = lines.rest();

@@ -1,4 +1,4 @@
-//! `sandfork map`: runs many tasks from a file and writes their results to a file.
+//! Implements `sandfork map`: runs many tasks from a file and writes their results to a file.
 
 mod existing;
 mod ids;
@@ -38,12 +38,12 @@ use super::failure::{Failure, say};
 use super::interrupt::Interrupts;
 use super::policy::chosen;
 
-/// How long running tasks may go on after an interruption before they are cancelled.
+/// How long running tasks may continue after an interruption before they are cancelled.
 const GRACE: Duration = Duration::from_secs(2);
 
 /// Runs the tasks.
 pub fn map(arguments: &MapArguments) -> Result<u8, Failure> {
-    // Where the host refuses, fewer run at once.
+    // If the host refuses, fewer tasks can run at once.
     _ = raise_open_files();
     let policy = chosen(&arguments.policy)?;
     provide(&policy)?;
@@ -70,11 +70,11 @@ pub fn map(arguments: &MapArguments) -> Result<u8, Failure> {
     };
     let batch = Batch::new(sandbox).jobs(jobs).order(order);
     let mapped = batch.try_map(tasks).map_err(Failure::Setup)?;
-    _ = interruption.begun.set(Begun {
+    _ = interruption.begun.set(RunningBatch {
         call_off: mapped.call_off(),
         reader: results.reader(),
     });
-    interrupts.end_what_runs();
+    interrupts.set_running();
     let ended = Collector {
         results,
         progress: &progress,
@@ -84,9 +84,9 @@ pub fn map(arguments: &MapArguments) -> Result<u8, Failure> {
     let (counts, summary) = progress.end();
     say(&summary);
     ended?;
-    if interruption.has_come.load(Ordering::SeqCst) {
+    if interruption.was_requested.load(Ordering::SeqCst) {
         let remedy = match arguments.output {
-            Some(_) => ": `--resume` goes on where it stopped",
+            Some(_) => ": `--resume` continues where it stopped",
             None => "",
         };
         return Err(Failure::Interrupted(format!("interrupted{remedy}")));
@@ -94,8 +94,8 @@ pub fn map(arguments: &MapArguments) -> Result<u8, Failure> {
     Ok(code(counts))
 }
 
-/// Where the bar is drawn: nowhere if lines of results may come between its parts. indicatif draws only on
-/// a terminal.
+/// Returns where to draw the bar: nowhere if result lines may be printed between its updates. indicatif draws only on a
+/// terminal.
 fn draw_target(arguments: &MapArguments, results: &Results) -> ProgressDrawTarget {
     if arguments.no_progress || results.may_reach_a_terminal() {
         ProgressDrawTarget::hidden()
@@ -126,8 +126,8 @@ fn results(arguments: &MapArguments) -> Result<(Results, Ids), Failure> {
     Ok((results.form(form), ids))
 }
 
-/// The requested number of jobs, or the number of processors. It is lower, with a message, if the
-/// host cannot hold so many.
+/// Returns the requested number of jobs, by default the number of processors. If the host cannot hold that many, prints
+/// a message and returns fewer.
 fn jobs(arguments: &MapArguments, sandbox: &Sandbox) -> NonZeroUsize {
     let asked = arguments.jobs.map(usize::from).and_then(NonZeroUsize::new);
     let wanted =
@@ -138,13 +138,13 @@ fn jobs(arguments: &MapArguments, sandbox: &Sandbox) -> NonZeroUsize {
     }
     let runs = capacity.runs;
     say(&format!(
-        "running {runs} at once and not {wanted}: {capacity}"
+        "running {runs} at once instead of {wanted}: {capacity}"
     ));
     runs
 }
 
-/// Whether a sentence can be written without waiting for a reader.
-fn is_read(stream: &impl AsFd) -> bool {
+/// Returns whether a write to the stream would not block.
+fn is_writable(stream: &impl AsFd) -> bool {
     let mut awaited = [PollFd::new(stream.as_fd(), PollFlags::POLLOUT)];
     poll(&mut awaited, PollTimeout::ZERO).is_ok_and(|ready| ready > 0)
 }
@@ -157,8 +157,8 @@ struct Collector<'a> {
 }
 
 impl Collector<'_> {
-    /// Writes every result, and ends the batch at the first error. Tasks started before an invalid
-    /// line are finished; if a result cannot be written, the running tasks are cancelled.
+    /// Writes every result, and stops starting tasks at the first error. Tasks started before an invalid line are
+    /// finished. If a result cannot be written, the running tasks are cancelled.
     fn collect(mut self, mut mapped: Mapped<InputError>) -> Result<(), Failure> {
         let mut ended = Ok(());
         while let Some(result) = mapped.next() {
@@ -180,7 +180,7 @@ impl Collector<'_> {
     }
 
     fn take(&mut self, done: &Done) -> Result<(), Failure> {
-        // A cancelled task is run when the batch is resumed.
+        // A cancelled task runs again when the batch is resumed.
         if !done.is_finished() && done.outcome().is_some() {
             return Ok(());
         }
@@ -193,46 +193,47 @@ impl Collector<'_> {
     }
 }
 
-/// How a signal ends a batch.
+/// The state through which a signal ends a batch.
 #[derive(Default)]
 struct Interruption {
-    has_come: AtomicBool,
-    begun: OnceLock<Begun>,
+    was_requested: AtomicBool,
+    begun: OnceLock<RunningBatch>,
 }
 
-/// What a signal ends.
-struct Begun {
+/// A batch that a signal can end.
+struct RunningBatch {
     call_off: CallOff<InputError>,
-    /// What the results go to, if it may stop to take them.
+    /// Names the output that may block while nothing reads it, if it is not a file.
     reader: Option<String>,
 }
 
 impl Interruption {
     /// Stops starting tasks, and cancels those that do not end soon.
     fn begin(self: &Arc<Self>) {
-        self.has_come.store(true, Ordering::SeqCst);
-        let Some(Begun { call_off, .. }) = self.begun.get() else {
+        self.was_requested.store(true, Ordering::SeqCst);
+        let Some(RunningBatch { call_off, .. }) = self.begun.get() else {
             return;
         };
         call_off.begin_no_more();
         let later = Arc::clone(self);
-        let waiting = thread::Builder::new().spawn(move || later.begun.get().map(Begun::end));
+        let waiting =
+            thread::Builder::new().spawn(move || later.begun.get().map(RunningBatch::end));
         if waiting.is_err() {
             call_off.now();
         }
     }
 }
 
-impl Begun {
-    /// Cancels what runs, when it had its time. Then ends the command, if its results still wait for a reader: a write to a
-    /// pipe that is not read never returns. A file that `--resume` goes on with has no reader.
+impl RunningBatch {
+    /// Cancels the tasks that still run after the grace period. Then exits if the results still wait for a reader,
+    /// because a write to an unread pipe never returns. A file for `--resume` has no reader.
     fn end(&self) {
         thread::sleep(GRACE);
         self.call_off.now();
         if let Some(reader) = &self.reader {
             thread::sleep(GRACE);
-            // It may have the same reader.
-            if is_read(&io::stderr()) {
+            // stderr may have the same reader.
+            if is_writable(&io::stderr()) {
                 say(&format!(
                     "interrupted: {reader} was not read to the end of the results"
                 ));

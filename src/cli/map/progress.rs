@@ -1,4 +1,4 @@
-//! Progress of a batch: drawn on a terminal while it runs, summed up at the end.
+//! Tracks the progress of a batch: drawn on a terminal while it runs, and summarized at the end.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
@@ -9,8 +9,7 @@ use crate::outcome::Verdict;
 use crate::waiters::lock;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// Counts a batch, and draws its progress. The bar ends on every path, so that it does not overwrite
-/// a message.
+/// Counts results, and draws a progress bar. The bar is removed on every path, so that it does not overwrite a message.
 pub struct Progress {
     bar: ProgressBar,
     begun: Instant,
@@ -19,11 +18,11 @@ pub struct Progress {
     counts: Mutex<Counts>,
 }
 
-/// Often enough to look alive.
+/// The redraw interval: frequent enough to look alive.
 const REDRAW: Duration = Duration::from_millis(200);
 
 impl Progress {
-    /// Starts tracking. `size` is the size of the task file, bytes, if it has one.
+    /// Starts tracking. `size` is the size of the task file in bytes, if it has one.
     pub fn begin(size: Option<u64>, target: ProgressDrawTarget) -> Self {
         let progress = Self {
             bar: ProgressBar::with_draw_target(size, target).with_style(style(size)),
@@ -38,18 +37,17 @@ impl Progress {
         progress
     }
 
-    /// Counts the bytes of a line with a task to run.
+    /// Counts the bytes of a line whose task is to be run.
     pub fn read(&self, bytes: u64) {
         self.bar.inc(bytes);
     }
 
-    /// Leaves out the bytes of a line without a task to run, which say nothing about the time that
-    /// the others take.
+    /// Excludes the bytes of a line that has no task to run, because it does not help to estimate the time left.
     pub fn skip(&self, bytes: u64) {
         self.bar.dec_length(bytes);
     }
 
-    /// How many tasks already had a result.
+    /// Returns how many tasks already had a result.
     pub fn finished(&self) -> u64 {
         self.finished.load(Ordering::Relaxed)
     }
@@ -71,7 +69,7 @@ impl Progress {
         let rate = counts.rate(self.begun.elapsed());
         let left = match self.bar.eta() {
             left if counts.all() > 0 && !left.is_zero() => format!(", {} left", clock(left)),
-            // Nothing is foretold from nothing.
+            // Without a result there is nothing to estimate from.
             _ => String::new(),
         };
         let done = counts.all();
@@ -79,7 +77,7 @@ impl Progress {
             .set_message(format!("{done} done, {failed} failed, {rate}{left}"));
     }
 
-    /// Ends the bar. Returns the counts and the summary.
+    /// Removes the bar. Returns the counts and the summary.
     pub fn end(&self) -> (Counts, String) {
         self.bar.finish_and_clear();
         let counts = *self.counts();
@@ -94,7 +92,7 @@ impl Progress {
     }
 }
 
-/// A line shorter than 80 columns. Only numbers get into it.
+/// Returns the style of a line shorter than 80 columns, which contains only numbers.
 fn style(size: Option<u64>) -> ProgressStyle {
     let template = match size {
         Some(1..) => "[{bar:16}] {percent}% {msg}",
@@ -108,11 +106,11 @@ fn style(size: Option<u64>) -> ProgressStyle {
 /// The results so far.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Counts {
-    /// Tasks that ran to their end, or exited with 0.
+    /// Tasks that succeeded or exited with 0.
     pub ok: u64,
-    /// Tasks that ended otherwise.
+    /// Tasks that ended in any other way.
     pub failed: u64,
-    /// Tasks whose request no sandbox can carry out.
+    /// Tasks whose request no sandbox can run.
     pub refused: u64,
     /// Tasks that got no sandbox.
     pub infrastructure: u64,
@@ -140,7 +138,7 @@ impl Counts {
 
     /// The average tasks per second: a whole number, or tenths for a low rate.
     fn rate(&self, elapsed: Duration) -> String {
-        // Counts of tasks are far below what a float holds exactly.
+        // Task counts are far below the largest integer that an f64 holds exactly.
         #[allow(clippy::cast_precision_loss)]
         let all = self.all() as f64;
         let rate = all / elapsed.as_secs_f64().max(1e-3);
@@ -148,7 +146,7 @@ impl Counts {
         format!("{rate:.digits$}/s")
     }
 
-    /// The summary line. `finished` tasks already had a result.
+    /// Returns the summary line. `finished` tasks already had a result.
     fn summary(&self, elapsed: Duration, finished: u64) -> String {
         let refused = match self.refused {
             0 => String::new(),
@@ -184,7 +182,7 @@ fn tasks(count: u64) -> String {
     }
 }
 
-/// `0:07`, `12:34`, `1:02:03`.
+/// Formats a duration as `0:07`, `12:34` or `1:02:03`.
 fn clock(time: Duration) -> String {
     let seconds = time.as_secs();
     let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
@@ -199,7 +197,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_summary_has_what_is_worth_telling() {
+    fn summary_omits_zero_counts() {
         let ten_seconds = Duration::from_secs(10);
         let counts = Counts {
             ok: 7,
@@ -224,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_skipped_line_is_no_part_of_the_whole() {
+    fn skipped_line_is_excluded_from_the_total() {
         let progress = Progress::begin(Some(100), ProgressDrawTarget::hidden());
         progress.skip(60);
         progress.read(10);
@@ -235,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_is_read_easily() {
+    fn clock_formats_durations() {
         for (seconds, text) in [(0, "0:00"), (7, "0:07"), (754, "12:34"), (3723, "1:02:03")] {
             assert_eq!(clock(Duration::from_secs(seconds)), text);
         }

@@ -1,4 +1,4 @@
-//! Writes results, one line each. A line is written whole or not at all.
+//! Writes results, one line each. A line is written completely or not at all.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, IsTerminal, Write};
@@ -17,29 +17,29 @@ use super::resume;
 use crate::cli::failure::Failure;
 use crate::cli::terminal::HarmlessJson;
 
-/// How much of a line is written at once: most lines as a whole.
+/// The size of the write buffer, in bytes. Most lines fit into it.
 const PIECE: usize = 64 << 10;
 
-/// An open file of results.
+/// An open result file.
 #[derive(Debug)]
 pub struct Results {
     /// The file's name in messages.
     name: String,
     file: File,
-    /// The number of lines in it.
+    /// The number of lines written.
     lines: u64,
     form: Form,
-    /// Keeps other `sandfork map` processes away from a resumable file.
+    /// Locks a resumable file against other `sandfork map` processes.
     lock: Option<Flock<File>>,
 }
 
 /// How much of a result is written.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Form {
-    /// All of it.
+    /// The full result.
     #[default]
     Full,
-    /// How the task ended, its output, value and error, and little more.
+    /// Status, output, value, error, and little more.
     Compact,
 }
 
@@ -74,7 +74,7 @@ impl Results {
                 let existing = Existing::find(path);
                 if existing.as_ref().is_ok_and(Existing::is_regular) {
                     return Err(Failure::Usage(format!(
-                        "`{name}` exists: add `--resume` to go on with it, or name another file"
+                        "`{name}` exists: add `--resume` to continue it, or name another file"
                     )));
                 }
                 existing.and_then(|existing| existing.open(OpenOptions::new().append(true)))
@@ -95,8 +95,7 @@ impl Results {
         })
     }
 
-    /// Opens a file to resume, or a new one if there is none. Returns the ids that have a result in
-    /// it.
+    /// Opens a file to resume, or creates it. Returns the ids that have a result in the file.
     pub fn resume(path: &Path) -> Result<(Self, Ids), Failure> {
         let name = path.display().to_string();
         let existing = match Existing::find(path) {
@@ -124,13 +123,15 @@ impl Results {
         self
     }
 
-    /// Whether its lines go to a terminal, or into a pipe whose reader may write them to one, as `cut` does.
+    /// Returns whether the lines may reach a terminal: directly, or through a pipe whose reader writes them to one, as
+    /// `cut` does.
     pub fn may_reach_a_terminal(&self) -> bool {
         let kind = self.file.metadata().map(|metadata| metadata.file_type());
         self.file.is_terminal() || kind.map_or(true, |kind| kind.is_fifo() || kind.is_socket())
     }
 
-    /// What the lines go to, unless it is a file: a pipe, a terminal or a socket takes none while nothing reads it.
+    /// Returns the name of the output unless it is a file. Writes to a pipe, a terminal or a socket block while nothing
+    /// reads it.
     pub fn reader(&self) -> Option<String> {
         let is_file = self
             .file
@@ -167,34 +168,34 @@ impl Results {
             return Failure::Output(cause);
         }
         let hint = match self.lock {
-            Some(_) => ", and `--resume` goes on behind them when there is room",
+            Some(_) => ", and `--resume` continues after them when there is room",
             None => "",
         };
         Failure::NotWritten(format!(
-            "the results cannot be written to {}: {cause}; {} of them are there{hint}",
+            "the results cannot be written to {}: {cause}; {} of them were written{hint}",
             self.name, self.lines
         ))
     }
 }
 
-/// Appends what `write` writes, or nothing: removes the part of it that fit on a full disk. A long line is never in memory as
-/// a whole.
+/// Appends everything that `write` writes, or nothing: if the disk fills up, removes the partial line. A long line is
+/// never in memory as a whole.
 fn append(file: &File, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
     let mut pieces = BufWriter::with_capacity(PIECE, Counted { file, written: 0 });
     let appended = write(&mut pieces).and_then(|()| pieces.flush());
-    // Without what waits to be written.
+    // Discard the buffered bytes.
     let (counted, _) = pieces.into_parts();
     if appended.is_err()
         && let Ok(metadata) = file.metadata()
         && metadata.is_file()
     {
-        // If this fails too, `--resume` removes the part.
+        // If this fails too, `--resume` removes the partial line.
         _ = file.set_len(metadata.len().saturating_sub(counted.written));
     }
     appended
 }
 
-/// A file, and how many bytes were written to it.
+/// A file that counts the bytes written to it.
 struct Counted<'f> {
     file: &'f File,
     written: u64,
@@ -212,7 +213,7 @@ impl Write for Counted<'_> {
     }
 }
 
-/// Locks a file for this process, for as long as it is open.
+/// Locks a file for this process until the file is closed.
 pub fn lock(file: File, name: &str) -> Result<Flock<File>, Failure> {
     Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(_, errno)| match errno {
         Errno::EWOULDBLOCK => is_locked(name),
@@ -220,7 +221,7 @@ pub fn lock(file: File, name: &str) -> Result<Flock<File>, Failure> {
     })
 }
 
-/// Another process writes to the file.
+/// The error for a file to which another process writes.
 pub fn is_locked(name: &str) -> Failure {
     Failure::Usage(format!(
         "another `sandfork map` writes to `{name}`: wait for its end, or name another file"
@@ -244,7 +245,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_exists_is_not_overwritten() {
+    fn existing_file_is_not_overwritten() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("results");
         drop(Results::create(&path).unwrap());
@@ -256,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn two_do_not_write_to_one_file() {
+    fn locked_file_is_rejected() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("results");
         let first = Results::create(&path).unwrap();
@@ -267,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_does_not_fit_leaves_nothing() {
+    fn line_on_a_full_disk_is_not_written() {
         let full = OpenOptions::new().append(true).open("/dev/full").unwrap();
         let refused = append(&full, |line| line.write_all(b"line\n")).unwrap_err();
         assert_eq!(refused.raw_os_error(), Some(Errno::ENOSPC as i32));

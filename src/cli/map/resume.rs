@@ -1,4 +1,4 @@
-//! Resumes a file of results: reads their ids and removes the unfinished ones.
+//! Resumes a result file: reads the ids in it, and removes the unfinished results.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufReader, Read, Seek, SeekFrom};
@@ -13,30 +13,29 @@ use super::lines::{Closed, Line, Lines};
 use super::results::{is_locked, lock, open_error};
 use crate::cli::failure::Failure;
 
-/// A file to resume.
+/// A resumed file.
 #[derive(Debug)]
 pub struct Found {
-    /// Where the next result is appended.
+    /// The file, to which the next result is appended.
     pub file: Flock<File>,
-    /// The ids of tasks that need no further run.
+    /// The ids of tasks that need not run again.
     pub ids: Ids,
 }
 
-/// How much of a line is in memory, bytes: most lines as a whole. A result is as long as the policy's limit of output lets it
-/// be, and each byte of output takes up to six.
+/// How much of a line is kept in memory, in bytes. Most lines fit. A result is as long as the policy's output limit
+/// allows, and each byte of output takes up to six bytes of JSON.
 const HEAD: usize = 1 << 20;
 
-/// Opens a file of results, and makes it end with a whole one.
+/// Opens a result file, and makes it end with a complete result.
 ///
-/// A last line without a newline was cut off while it was written. It is removed if it begins like
-/// a result. Results of tasks that got no sandbox, or were cancelled, are removed too: those tasks
-/// are run again.
+/// A last line without a newline was cut off while it was written, and is removed if it starts like a result. Results
+/// of tasks that got no sandbox or were cancelled are removed too: those tasks run again.
 pub fn open(existing: &Existing, name: &str) -> Result<Found, Failure> {
     let unusable = |cause| unusable(name, &cause);
     let opened = existing.open(OpenOptions::new().read(true).append(true));
     let file = lock(opened.map_err(|cause| open_error(name, &cause))?, name)?;
     if !existing.is_there().map_err(unusable)? {
-        // Another process replaced it in between.
+        // Another process replaced the file before it was locked.
         return Err(is_locked(name));
     }
     let scanned = scan(&file, name)?;
@@ -53,19 +52,19 @@ pub fn open(existing: &Existing, name: &str) -> Result<Found, Failure> {
     Ok(Found { file, ids })
 }
 
-/// The file could not be read, or its unfinished results removed.
+/// The error for a file that cannot be read, or whose unfinished results cannot be removed.
 fn unusable(name: &str, cause: &io::Error) -> Failure {
     Failure::Usage(format!(
         "`{name}` cannot be resumed: {cause}; nothing in it was changed"
     ))
 }
 
-/// The contents of a file.
+/// The result of scanning a file.
 struct Scanned {
     ids: Ids,
-    /// The lines to remove: where each begins and ends, bytes.
+    /// The byte ranges of the lines to remove.
     unfinished: Vec<Range<u64>>,
-    /// The offset of the end of the last whole line, bytes.
+    /// The end of the last complete line, in bytes.
     end: u64,
 }
 
@@ -93,9 +92,9 @@ fn scan(file: &File, name: &str) -> Result<Scanned, Failure> {
             ))
         };
         match line.closed {
-            Closed::ByTheEnd if is_torn(&line) => break,
-            Closed::ByTheEnd | Closed::Never => {
-                return Err(wrong("it is no result, and has no newline"));
+            Closed::ByEof if is_torn(&line) => break,
+            Closed::ByEof | Closed::Never => {
+                return Err(wrong("it is not a result, and has no newline"));
             }
             Closed::ByNewline => {}
         }
@@ -110,8 +109,8 @@ fn scan(file: &File, name: &str) -> Result<Scanned, Failure> {
     Ok(scanned)
 }
 
-/// Whether a last line without a newline is an incomplete result. A host that crashed may have left
-/// zeros in place of the rest, but no file begins with them.
+/// Returns whether a last line without a newline is an incomplete result. A crashed host may have left zeros in place
+/// of the rest, but no result file starts with zeros.
 fn is_torn(line: &Line) -> bool {
     let zeros = line
         .text
@@ -123,12 +122,12 @@ fn is_torn(line: &Line) -> bool {
     RecordLine::may_begin_with(text) && (line.number > 1 || !text.is_empty())
 }
 
-/// Replaces a file by a copy that has its finished results.
+/// Replaces a file with a copy that has only its finished results.
 fn replace(file: &File, copy: &Beside, scanned: &Scanned) -> io::Result<()> {
     let replaced = copy_finished(file, &copy.file, scanned)
         .and_then(|()| copy.file.set_permissions(file.metadata()?.permissions()))
         .and_then(|()| copy.file.sync_all())
-        .and_then(|()| copy.take_its_place());
+        .and_then(|()| copy.replace_original());
     if replaced.is_err() {
         copy.remove();
     }
@@ -161,7 +160,7 @@ mod tests {
     use crate::batch::TaskId;
 
     use super::*;
-    use crate::cli::map::ids::Met;
+    use crate::cli::map::ids::IdState;
 
     fn line(id: i64, status: &str) -> String {
         format!("{{\"id\":{id},\"status\":\"{status}\",\"exit_code\":0}}\n")
@@ -171,7 +170,7 @@ mod tests {
         super::open(&Existing::find(path).unwrap(), "FILE")
     }
 
-    /// The remaining text and the number of finished ids, or the error.
+    /// Returns the remaining text and the number of finished ids, or the error.
     fn resumed(text: &str) -> Result<(String, usize), String> {
         let directory = tempfile::tempdir().unwrap();
         let (path, link) = (
@@ -191,7 +190,7 @@ mod tests {
         }
         let Found { file, ids } = found?;
         let left = fs::read_to_string(&path).unwrap();
-        // Appended data goes to the file that has the name now.
+        // Appended data goes to the file that has this name now.
         (&*file).write_all(b"next").unwrap();
         assert_eq!(fs::read_to_string(&link).unwrap(), format!("{left}next"));
         let held = open(&path).unwrap_err();
@@ -201,14 +200,14 @@ mod tests {
     }
 
     #[test]
-    fn whole_results_stay() {
+    fn complete_results_are_kept() {
         let text = line(1, "ok") + &line(2, "exception");
         assert_eq!(resumed(&text), Ok((text, 2)));
         assert_eq!(resumed(""), Ok((String::new(), 0)));
     }
 
     #[test]
-    fn a_torn_line_goes() {
+    fn torn_line_is_removed() {
         for torn in [
             "{",
             "{\"id\":3,\"status\":\"ok\"}",
@@ -222,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_beginning_of_a_result_stays() {
+    fn other_last_line_is_kept_and_rejected() {
         for other in [
             "a-token-without-newline",
             "{\"id\":1,\"code\":\"print(1)\"}",
@@ -230,7 +229,7 @@ mod tests {
         ] {
             let refused = resumed(other).unwrap_err();
             assert!(
-                refused.starts_with("FILE:1: it is no result, and has no newline"),
+                refused.starts_with("FILE:1: it is not a result, and has no newline"),
                 "{refused}"
             );
         }
@@ -239,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_can_read_more_than_before() {
+    fn permissions_are_preserved() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("results");
         fs::write(&path, line(1, "ok") + &line(2, "interrupted")).unwrap();
@@ -250,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn results_that_are_none_go() {
+    fn unfinished_results_are_removed() {
         let text = [
             line(1, "ok"),
             line(2, "infrastructure"),
@@ -263,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn results_of_any_length_stay() {
+    fn long_results_are_kept() {
         let output = "x".repeat(3 * HEAD);
         let long = |id: i64, status: &str| {
             format!(
@@ -281,14 +280,14 @@ mod tests {
         assert_eq!(resumed(&text.concat()), Ok((left, 3)));
         let refused = resumed(&(long(1, "ok") + "{\"id\":2}" + &output + "\n")).unwrap_err();
         assert!(
-            refused.starts_with("FILE:2: it is no result of"),
+            refused.starts_with("FILE:2: it is not a result of"),
             "{}",
             &refused[..99]
         );
     }
 
     #[test]
-    fn the_ids_are_those_of_the_tasks() {
+    fn resumed_ids_match_the_tasks() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("results");
         fs::write(
@@ -297,17 +296,18 @@ mod tests {
         )
         .unwrap();
         let mut ids = open(&path).unwrap().ids;
-        let met = ["a".into(), (-7).into(), 7.into()].map(|id: TaskId| ids.meet(&id));
-        assert_eq!(met, [Met::Finished, Met::Finished, Met::New]);
+        let met = ["a".into(), (-7).into(), 7.into()].map(|id: TaskId| ids.record_task(&id));
+        assert_eq!(met, [IdState::Finished, IdState::Finished, IdState::New]);
     }
 
     #[test]
-    fn other_files_are_left_alone() {
+    fn other_files_are_rejected_unchanged() {
         let tasks = "{\"id\": 1, \"code\": \"pass\"}\n";
         let refused = resumed(tasks).unwrap_err();
         assert!(
-            refused
-                .starts_with("FILE:1: it is no result of `sandfork map`: missing field `status`"),
+            refused.starts_with(
+                "FILE:1: it is not a result of `sandfork map`: missing field `status`"
+            ),
             "{refused}"
         );
         let refused = resumed(&(line(1, "ok") + "\n" + &line(2, "ok"))).unwrap_err();

@@ -1,4 +1,4 @@
-//! The task file: opened once, and read up to its size at that time.
+//! Opens the task file once, and reads up to its size at that time.
 
 use std::cmp::Ordering;
 use std::fs::File;
@@ -7,16 +7,16 @@ use std::path::Path;
 
 use crate::cli::failure::Failure;
 
-/// An open file of tasks.
+/// An open task file.
 pub struct Source {
-    /// The task file's contents.
+    /// A reader of the task file's contents.
     pub reader: BufReader<Box<dyn Read + Send>>,
-    /// The file, to detect changes while it is read.
+    /// The file, for detecting changes while it is read.
     pub watched: Watched,
 }
 
 impl Source {
-    /// Opens a file; `-` is stdin.
+    /// Opens a file, or stdin for `-`.
     pub fn open(path: &Path) -> Result<Self, Failure> {
         if path.as_os_str() == "-" {
             return Ok(Self::endless("stdin".to_owned(), io::stdin()));
@@ -41,7 +41,7 @@ impl Source {
         let regular = file.try_clone().map_err(unreadable)?;
         let size = metadata.len();
         Ok(Self {
-            // Lines that are added later are not read: the last one may be half written.
+            // Lines that are appended later are not read: the last one may be incomplete.
             reader: BufReader::new(Box::new(file.take(size))),
             watched: Watched {
                 name,
@@ -50,7 +50,7 @@ impl Source {
         })
     }
 
-    /// An input without a size: a pipe, a terminal.
+    /// Creates a source without a size: a pipe or a terminal.
     fn endless(name: String, reader: impl Read + Send + 'static) -> Self {
         Self {
             reader: BufReader::new(Box::new(reader)),
@@ -67,17 +67,17 @@ impl Source {
 pub struct Watched {
     /// The file's name in messages.
     pub name: String,
-    /// The file and its size when it was opened, if it has one.
+    /// The file and its size at opening, if it is a regular file.
     regular: Option<(File, u64)>,
 }
 
 impl Watched {
-    /// The size when the file was opened.
+    /// Returns the file's size when it was opened.
     pub fn size(&self) -> Option<u64> {
         self.regular.as_ref().map(|(_, size)| *size)
     }
 
-    /// The size of the file now, beside that when it was opened. What cannot be seen has not changed.
+    /// Compares the file's current size with its size at opening. A file that cannot be checked counts as unchanged.
     pub fn size_now(&self) -> Ordering {
         let regular = self.regular.as_ref();
         let now = regular.and_then(|(file, before)| Some(file.metadata().ok()?.len().cmp(before)));

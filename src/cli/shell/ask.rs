@@ -1,4 +1,4 @@
-//! What the shell asks its session's guest: names, and where statements end. A guest may answer anything, and late.
+//! Asks the session's guest for names and statement boundaries. A guest may answer anything, or late.
 
 use std::time::Duration;
 
@@ -6,29 +6,30 @@ use crate::outcome::Ending;
 use crate::session::{Cell, CellReport, ResultMode, Session};
 use crate::{Error, Value};
 
-/// How long the guest may take to answer a completion.
+/// The time limit for a completion.
 const COMPLETION_WALL: Duration = Duration::from_millis(500);
 
-/// How long it may take to tell whether a text is complete.
+/// The time limit for checking whether a text is complete.
 const STATEMENT_WALL: Duration = Duration::from_secs(2);
 
-/// The most completions that are shown.
+/// The maximum number of completions that are shown.
 const MOST: usize = 500;
 
-/// The longest name that is one, and the longest indentation.
+/// The maximum length of a name and of an indentation, in characters.
 const LONGEST: usize = 100;
 
-/// What the guest says of a text that a person typed.
+/// The guest's answer about a text that the user typed.
 pub enum Text {
-    /// It can run. So can one of which the guest says nothing: its parser then reports a mistake.
+    /// The text can run. A text on which the guest gives no answer can run too, because the parser then reports any
+    /// mistake.
     Complete,
-    /// More lines follow, the next one with this indentation.
+    /// The text needs more lines; the next line has this indentation.
     Incomplete(String),
-    /// Ctrl-C came first.
+    /// Ctrl-C interrupted the check.
     Interrupted,
 }
 
-/// Whether a text is complete.
+/// Asks whether a text is complete.
 pub fn check_complete(session: &mut Session, text: &str) -> Text {
     let question = format!("get_ipython().check_complete({})", literal(text));
     let Ok(report) = ask(session, &question, Some(STATEMENT_WALL)) else {
@@ -49,13 +50,13 @@ pub fn check_complete(session: &mut Session, text: &str) -> Text {
     }
 }
 
-/// How many lines of a script there are up to the end of each statement. Takes as long as a cell may.
+/// Asks for the number of lines up to the end of each statement of a script, within the limits of a cell.
 pub fn statement_ends(session: &mut Session, script: &str) -> Result<CellReport, Error> {
     let question = format!("get_ipython().statement_ends({})", literal(script));
     ask(session, &question, None)
 }
 
-/// The statements of a script, each with the number of lines before it. What is blank is left out.
+/// Splits a script into statements, each with the number of lines before it. Blank parts are left out.
 pub fn split(script: &str, ends: &[i64]) -> Vec<(usize, String)> {
     let lines: Vec<&str> = script.split('\n').collect();
     let mut statements = Vec::new();
@@ -71,13 +72,13 @@ pub fn split(script: &str, ends: &[i64]) -> Vec<(usize, String)> {
     statements
 }
 
-/// Whether a line has no code.
+/// Returns whether a line has no code.
 fn is_blank(line: &str) -> bool {
     let code = line.trim_start();
     code.is_empty() || code.starts_with('#')
 }
 
-/// The names that begin so, of an object or of all. Only short names are taken.
+/// Returns the names with a prefix: attributes of an object, or globals and builtins. Long names are ignored.
 pub fn names(session: &mut Session, object: Option<&str>, begun: &str) -> Vec<String> {
     let of = match object {
         Some(object) if object.split('.').all(is_name) => format!("dir({object})"),
@@ -109,7 +110,7 @@ fn is_name(text: &str) -> bool {
     text.starts_with(|c: char| c.is_alphabetic() || c == '_') && text.chars().all(is_part)
 }
 
-/// Has the guest evaluate an expression. Within a statement, so that its value does not become `_`.
+/// Makes the guest evaluate an expression, within a statement so that its value does not become `_`.
 fn ask(
     session: &mut Session,
     expression: &str,
@@ -122,7 +123,7 @@ fn ask(
     })
 }
 
-/// A text as a literal of Python, which a string of JSON is.
+/// Returns a text as a Python literal. Every JSON string is one.
 fn literal(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
@@ -132,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_script_is_cut_where_statements_end() {
+    fn script_is_split_at_statement_ends() {
         let script = "import math\n\n# why\n@cache\ndef f(x):\n    return y\nf(\n)\n%ls\n\n";
         let found = split(script, &[1, 6, 8]);
         let found: Vec<_> = found
@@ -151,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn false_ends_lose_no_line() {
+    fn false_ends_lose_no_lines() {
         for ends in [&[][..], &[-1, 2, 1, i64::MAX, 0], &[0, 0, 3, 9]] {
             let found = split("a\nb\nc\nd", ends);
             let texts: Vec<_> = found.iter().map(|(_, text)| text.as_str()).collect();

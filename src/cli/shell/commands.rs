@@ -1,4 +1,4 @@
-//! What the shell itself does: files in and out, and a new session.
+//! Implements the shell's own commands: files in and out, and a new session.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -10,7 +10,7 @@ use super::super::terminal::harmless_line;
 use crate::session::{Contents, Removal, Session};
 use crate::supervisor::open_regular;
 
-/// The commands, without their `%`. Any other line that begins with `%` goes to the guest.
+/// The commands without their `%`. Any other line that starts with `%` is sent to the guest.
 pub const NAMES: [&str; 7] = ["put", "get", "files", "rm", "restart", "help", "quit"];
 
 const HELP: &str = "\
@@ -18,25 +18,25 @@ const HELP: &str = "\
 %get NAME [LOCAL]    copy a file of /work to the host
 %files [DIRECTORY]   list files of /work
 %rm NAME             remove a file or directory of /work
-%restart             begin anew: variables, imports and files are gone
-%quit                leave, as Ctrl-D and exit do
-Ctrl-C interrupts what runs, Tab completes. An empty line ends a block.
+%restart             start over: variables, imports and files are lost
+%quit                quit, like Ctrl-D and exit
+Ctrl-C interrupts the running code, Tab completes. An empty line ends a block.
 ";
 
-/// What the shell does after a line.
+/// The result of a line.
 #[derive(Debug, Eq, PartialEq)]
 pub enum Done {
-    /// The line is not the shell's.
+    /// The line is not a shell command.
     Unknown,
-    /// It was carried out.
+    /// The command succeeded.
     Yes,
-    /// It could not be carried out.
+    /// The command failed.
     No,
-    /// The shell ends.
+    /// The shell should exit.
     Quit,
 }
 
-/// The name and the arguments of a line that is a command of the shell.
+/// Returns the name and the arguments of a line that is a shell command.
 pub fn named(line: &str) -> Option<(&str, &str)> {
     let line = line.trim();
     if let "exit" | "quit" | "exit()" | "quit()" = line {
@@ -47,14 +47,14 @@ pub fn named(line: &str) -> Option<(&str, &str)> {
     NAMES.contains(&command.0).then_some(command)
 }
 
-/// Carries out a line if it is a command of the shell.
+/// Runs a line if it is a shell command.
 pub fn execute(line: &str, session: &mut Session) -> Done {
     let Some((name, arguments)) = named(line) else {
         return Done::Unknown;
     };
-    // Quotes hold a name with spaces together, as in other shells.
+    // Quotes group words, as in other shells.
     let Some(words) = shlex::split(arguments) else {
-        say(&format!("a quote of `%{name}` is not closed"));
+        say(&format!("`%{name}` has an unclosed quote"));
         return Done::No;
     };
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
@@ -73,7 +73,7 @@ pub fn execute(line: &str, session: &mut Session) -> Done {
         ("get", [name]) => get(session, name, file_name(name)),
         ("get", [name, local]) => get(session, name, local),
         _ => Err(format!(
-            "`%{name}` takes other arguments: `%help` shows them"
+            "`%{name}` was given the wrong arguments: `%help` shows the right ones"
         )),
     };
     match done {
@@ -108,7 +108,7 @@ fn put(session: &mut Session, local: &str, name: &str) -> Result<(), String> {
     io::copy(&mut from, &mut to).map(drop).map_err(failed)
 }
 
-/// The guest may go on writing: no more is copied than the file had.
+/// Copies a file out, up to its size at opening, because the guest may keep appending.
 fn get(session: &mut Session, name: &str, local: &str) -> Result<(), String> {
     let (from, size) = session.open_read(name).map_err(|error| error.to_string())?;
     let failed = |error: io::Error| format!("`{local}` cannot be written: {error}");

@@ -1,4 +1,4 @@
-//! Reads statements from a person: history, completion, several lines.
+//! Reads statements from the user, with history, completion and multi-line input.
 
 use std::cell::RefCell;
 use std::fs::{self, DirBuilder, OpenOptions};
@@ -21,9 +21,9 @@ use super::ask::{Text, check_complete, names};
 use super::commands;
 use crate::session::Session;
 
-/// What a person typed.
+/// The user's input.
 pub enum Typed {
-    /// A statement, or a command of the shell.
+    /// A statement, or a shell command.
     Statement(String),
     /// Ctrl-D.
     End,
@@ -37,7 +37,7 @@ pub struct LineEditor {
 }
 
 impl LineEditor {
-    /// An editor that asks the session for completions, and where statements end.
+    /// Creates an editor that asks the session for completions and statement boundaries.
     pub fn new(session: Rc<RefCell<Session>>, history: Option<PathBuf>) -> io::Result<Self> {
         let config = Config::builder()
             .completion_type(CompletionType::List)
@@ -48,7 +48,7 @@ impl LineEditor {
         editor.set_helper(Some(Names(Rc::clone(&session))));
         let history = history.filter(|path| prepare(path).is_ok());
         if let Some(path) = &history {
-            // A file of another program, or an older one: the history then begins anew.
+            // Fails on a foreign or outdated file: the history then starts empty.
             _ = editor.load_history(path);
         }
         Ok(Self {
@@ -58,7 +58,7 @@ impl LineEditor {
         })
     }
 
-    /// Reads the next statement. Ctrl-C begins it anew.
+    /// Reads the next statement. Ctrl-C discards the lines typed so far.
     pub fn read(&mut self) -> io::Result<Typed> {
         let mut text = String::new();
         let mut indentation = String::new();
@@ -74,7 +74,7 @@ impl LineEditor {
                 Err(ReadlineError::Interrupted) => text.clear(),
                 Err(ReadlineError::Eof) => return Ok(Typed::End),
                 Err(ReadlineError::Io(error)) if error.kind() == io::ErrorKind::InvalidData => {
-                    say("what was typed is not UTF-8, and was discarded");
+                    say("the input is not UTF-8, and was discarded");
                     text.clear();
                 }
                 Err(error) => return Err(failed(error)),
@@ -83,7 +83,7 @@ impl LineEditor {
                 text.clear();
                 continue;
             }
-            // A guest that never answers does not keep a person from the shell's commands.
+            // Shell commands work even if the guest does not answer.
             let state = match commands::named(&text) {
                 Some(_) => Text::Complete,
                 None => check_complete(&mut self.session.borrow_mut(), &text),
@@ -105,7 +105,7 @@ impl LineEditor {
     fn remember(&mut self, statement: &str) {
         _ = self.editor.add_history_entry(statement);
         if let Some(path) = &self.history {
-            // The shell goes on without it, such as on a full disk.
+            // The shell works without a history, for example if the disk is full.
             _ = self.editor.append_history(path);
         }
     }
@@ -118,7 +118,7 @@ fn failed(error: ReadlineError) -> io::Error {
     }
 }
 
-/// Makes the file, readable by this user alone: people type secrets.
+/// Creates the history file, readable by this user only, because people type secrets.
 fn prepare(path: &Path) -> io::Result<()> {
     if let Some(directory) = path.parent().filter(|directory| !directory.exists()) {
         DirBuilder::new()
@@ -134,7 +134,7 @@ fn prepare(path: &Path) -> io::Result<()> {
     made.map(drop)
 }
 
-/// Completes the shell's commands, and names that the session knows.
+/// Completes shell commands, and names of the session.
 struct Names(Rc<RefCell<Session>>);
 
 impl Completer for Names {

@@ -1,4 +1,4 @@
-//! `sandfork shell`: the cells of one session, typed by a person or read from a script.
+//! Implements `sandfork shell`: runs the cells of one session, typed by the user or read from a script.
 
 mod ask;
 mod commands;
@@ -53,16 +53,16 @@ pub fn shell(arguments: &ShellArguments) -> Result<u8, Failure> {
         session: Rc::new(RefCell::new(session)),
         policy,
         cells: 0,
-        is_lost: false,
+        has_ended: false,
     };
     if io::stdin().is_terminal() {
-        shell.converse(history(arguments))
+        shell.run_interactive(history(arguments))
     } else {
         shell.run_script()
     }
 }
 
-/// Where the history is kept: as other programs do, in the directory for a user's state.
+/// Returns the path of the history file, in the user's state directory by convention.
 fn history(arguments: &ShellArguments) -> Option<PathBuf> {
     if arguments.no_history {
         return None;
@@ -79,11 +79,11 @@ fn history(arguments: &ShellArguments) -> Option<PathBuf> {
 /// How a cell ended.
 enum Ended {
     /// Its code ran to the end.
-    Well,
-    /// It failed; as an exit code.
-    Badly(u8),
-    /// It called `sys.exit`.
-    Left(u8),
+    Completed,
+    /// It failed, with this exit code.
+    Failed(u8),
+    /// It called `sys.exit`, with this exit code.
+    Exited(u8),
 }
 
 struct Shell {
@@ -91,15 +91,15 @@ struct Shell {
     policy: Policy,
     cells: u64,
     /// Whether the session has ended.
-    is_lost: bool,
+    has_ended: bool,
 }
 
 impl Shell {
-    /// Reads from a person until the person leaves, or a cell calls `sys.exit`.
-    fn converse(&mut self, history: Option<PathBuf>) -> Result<u8, Failure> {
+    /// Reads statements from the user until the user quits or a cell calls `sys.exit`.
+    fn run_interactive(&mut self, history: Option<PathBuf>) -> Result<u8, Failure> {
         let enforced = self.session.borrow().enforced().to_string();
         print(format!(
-            "sandfork {}, {enforced}; %help helps\n",
+            "sandfork {}, {enforced}; type %help for help\n",
             env!("CARGO_PKG_VERSION")
         ))?;
         let editor = LineEditor::new(Rc::clone(&self.session), history);
@@ -117,21 +117,21 @@ impl Shell {
             self.cells += 1;
             let name = format!("<input {}>", self.cells);
             let ended = self.run(Cell::new(statement).filename(name))?;
-            if let Ended::Left(code) = ended {
+            if let Ended::Exited(code) = ended {
                 return Ok(code);
             }
-            self.begin_anew_if_lost()?;
+            self.restart_if_ended()?;
         }
     }
 
     /// Runs the statements of stdin one after another, until one fails.
     fn run_script(&mut self) -> Result<u8, Failure> {
         let script = Script::load(Origin::Stdin)?;
-        // As Python reads lines.
+        // Normalize line ends as Python does.
         let text = script.text()?.replace("\r\n", "\n").replace('\r', "\n");
-        let asked = statement_ends(&mut self.session.borrow_mut(), &text)?;
-        let outcome = asked.outcome();
-        // What the parser fails at is one cell, which fails at it again.
+        let ends_report = statement_ends(&mut self.session.borrow_mut(), &text)?;
+        let outcome = ends_report.outcome();
+        // A script that cannot be parsed runs as one cell, which reports the syntax error.
         if !matches!(outcome.ending(), Ending::Ok | Ending::Exception) {
             if let Some(sentence) = sentence(outcome, &self.policy, "") {
                 say(&sentence);
@@ -140,7 +140,7 @@ impl Shell {
         }
         let ends = outcome
             .value()
-            .and_then(|ends| ends.integers(&asked.buffers()));
+            .and_then(|ends| ends.integers(&ends_report.buffers()));
         for (lines_before, statement) in split(&text, &ends.unwrap_or_default()) {
             match commands::execute(&statement, &mut self.session.borrow_mut()) {
                 Done::Quit => break,
@@ -148,17 +148,17 @@ impl Shell {
                 Done::No => return Ok(exit_code::USAGE),
                 Done::Unknown => {}
             }
-            // A traceback has the script's own line numbers.
+            // Padding makes tracebacks show the script's line numbers.
             let source = "\n".repeat(lines_before) + &statement;
             match self.run(Cell::new(source).filename(&script.name))? {
-                Ended::Well => {}
-                Ended::Left(code) | Ended::Badly(code) => return Ok(code),
+                Ended::Completed => {}
+                Ended::Exited(code) | Ended::Failed(code) => return Ok(code),
             }
         }
         Ok(exit_code::OK)
     }
 
-    /// Runs a cell and shows what it prints, its value, and how it ended.
+    /// Runs a cell, and prints its output, its value, and how it ended.
     fn run(&mut self, cell: Cell) -> Result<Ended, Failure> {
         let cancel = Cancel::new().map_err(Failure::Setup)?;
         let mut streams = Streams::new(cancel, Guest::Prints);
@@ -170,8 +170,8 @@ impl Shell {
             Ok(report) => report,
             Err(error) if error.kind() == ErrorKind::SessionEnded => {
                 streams.finish()?;
-                self.is_lost = true;
-                return Ok(Ended::Badly(Failure::from(error).say()));
+                self.has_ended = true;
+                return Ok(Ended::Failed(Failure::from(error).say()));
             }
             Err(error) => return Err(error.into()),
         };
@@ -194,18 +194,20 @@ impl Shell {
         if let Some(sentence) = sentence(outcome, &self.policy, "").filter(|_| !is_shown) {
             say(&sentence);
         }
-        self.is_lost = report.session() == SessionState::Ended;
+        self.has_ended = report.session() == SessionState::Ended;
         Ok(match outcome.ending() {
-            Ending::Ok => Ended::Well,
-            Ending::Exit(code) => Ended::Left(*code),
-            _ => Ended::Badly(outcome.exit_code()),
+            Ending::Ok => Ended::Completed,
+            Ending::Exit(code) => Ended::Exited(*code),
+            _ => Ended::Failed(outcome.exit_code()),
         })
     }
 
-    fn begin_anew_if_lost(&mut self) -> Result<(), Failure> {
-        if std::mem::take(&mut self.is_lost) {
+    fn restart_if_ended(&mut self) -> Result<(), Failure> {
+        if std::mem::take(&mut self.has_ended) {
             self.session.borrow_mut().restart()?;
-            say("the session has ended, with its variables and files; this is another one");
+            say(
+                "the session has ended, and its variables and files are lost; a new session was started",
+            );
         }
         Ok(())
     }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use crate::Policy;
 use crate::batch::{Task, TaskId, TaskLine, TaskProgram};
 
-use super::ids::{Ids, Met};
+use super::ids::{IdState, Ids};
 use super::lines::{Closed, Line, Lines};
 use super::progress::Progress;
 use super::source::{Source, Watched};
@@ -18,13 +18,13 @@ use crate::cli::failure::Failure;
 use crate::cli::policy::chosen;
 use crate::cli::script::{Origin, Script};
 
-/// The longest line, bytes: a script and its files, in base64.
+/// The maximum length of a line, in bytes: a script and its files, in base64.
 const MOST_BYTES: usize = 64 << 20;
 
-/// The most policies that the tasks of one file may name: each has its own warm interpreter.
+/// The maximum number of policies that the tasks of one file may name. Each needs a warm interpreter.
 const MOST_POLICIES: usize = 16;
 
-/// The tasks of a file that are still to be run.
+/// The tasks of a file that are still to run.
 pub struct Tasks {
     lines: Lines<BufReader<Box<dyn Read + Send>>>,
     watched: Watched,
@@ -42,20 +42,20 @@ enum State {
     Ended,
 }
 
-/// An error in a file of tasks, with its place.
+/// An error in a task file, with its location.
 #[derive(Debug, thiserror::Error)]
 #[error("{name}:{line}: {what}")]
 pub struct InputError {
     name: String,
     line: u64,
-    what: Wrong,
+    what: LineError,
 }
 
-/// What is wrong with a line: a sentence, of its own or of what refused it.
-type Wrong = Box<dyn Error + Send + Sync>;
+/// The error of a line: a sentence, or the error of another module.
+type LineError = Box<dyn Error + Send + Sync>;
 
 impl Tasks {
-    /// Reads `source`, without the tasks that have a result.
+    /// Creates a reader of `source` that skips the tasks that have a result.
     pub fn new(source: Source, policies: Policies, ids: Ids, progress: Arc<Progress>) -> Self {
         let Source { reader, watched } = source;
         Self {
@@ -68,8 +68,8 @@ impl Tasks {
         }
     }
 
-    /// The next task to run, or an error with its line number.
-    fn find(&mut self) -> Result<Option<Task>, (u64, Wrong)> {
+    /// Returns the next task to run, or an error with its line number.
+    fn find(&mut self) -> Result<Option<Task>, (u64, LineError)> {
         loop {
             let next = self.lines.number() + 1;
             let line = match self.lines.next() {
@@ -82,7 +82,7 @@ impl Tasks {
                 }
                 Ok(Some(line)) => line,
             };
-            // With its newline.
+            // Including its newline.
             let bytes = line.text.len() as u64 + 1;
             let task = self.task(&line);
             match task.map_err(|wrong| (line.number, wrong))? {
@@ -95,8 +95,8 @@ impl Tasks {
         }
     }
 
-    /// Checks at the end of the file that it has the size that it had when it was opened.
-    fn check_unchanged(&self) -> Result<(), Wrong> {
+    /// Checks at the end of the file that its size has not changed since it was opened.
+    fn check_unchanged(&self) -> Result<(), LineError> {
         match self.watched.size_now() {
             Ordering::Equal => Ok(()),
             Ordering::Greater => Err(
@@ -110,8 +110,8 @@ impl Tasks {
         }
     }
 
-    /// The task of a line, if it still has to be run.
-    fn task(&mut self, line: &Line) -> Result<Option<Task>, Wrong> {
+    /// Returns the task of a line, if it still has to run.
+    fn task(&mut self, line: &Line) -> Result<Option<Task>, LineError> {
         match line.closed {
             Closed::Never => {
                 let most = MOST_BYTES >> 20;
@@ -120,7 +120,7 @@ impl Tasks {
                 return Err(sentence.into());
             }
             // The line may be incomplete if the file has grown.
-            Closed::ByTheEnd => self.check_unchanged()?,
+            Closed::ByEof => self.check_unchanged()?,
             Closed::ByNewline => {}
         }
         let mut text = line.text.as_slice();
@@ -133,15 +133,16 @@ impl Tasks {
         }
         let mut task = TaskLine::parse(text)?;
         let id = task.id.take().unwrap_or_else(|| of_line(line.number));
-        match self.ids.meet(&id) {
-            Met::New => self.policies.task(id, task).map(Some),
-            Met::Finished => {
+        match self.ids.record_task(&id) {
+            IdState::New => self.policies.task(id, task).map(Some),
+            IdState::Finished => {
                 self.progress.count_finished();
                 Ok(None)
             }
-            Met::Again => {
-                Err(format!("a task before it has the id {id} too; give each its own").into())
-            }
+            IdState::Repeated => Err(format!(
+                "an earlier task has the id {id} too; give each task a unique id"
+            )
+            .into()),
         }
     }
 }
@@ -179,13 +180,13 @@ pub struct Policies {
 pub enum Reach {
     /// Scripts and policies of the host, and programs of the sandbox.
     Host,
-    /// Nothing: they contain their code, and run under the policy of the batch.
+    /// Nothing: tasks contain their code, and run under the batch's policy.
     CodeOnly,
 }
 
 impl Policies {
-    /// `default` is the policy of `choice`. The overrides of `choice` apply to the other policies
-    /// too.
+    /// Creates the policies of a file. `default` is the policy of `choice`. The overrides of `choice` apply to all
+    /// policies.
     pub fn new(default: Policy, choice: &PolicyChoice, reach: Reach) -> Self {
         Self {
             default: Arc::new(default),
@@ -195,14 +196,14 @@ impl Policies {
         }
     }
 
-    fn get(&mut self, name: &str) -> Result<Arc<Policy>, Wrong> {
+    fn get(&mut self, name: &str) -> Result<Arc<Policy>, LineError> {
         if let Some(policy) = self.named.get(name) {
             return Ok(Arc::clone(policy));
         }
         if self.named.len() == MOST_POLICIES {
             let sentence = format!(
-                "the tasks before it name {MOST_POLICIES} policies already, each with an interpreter of its own; \
-                 put tasks of more into another file"
+                "earlier tasks name {MOST_POLICIES} policies already, each with a separate interpreter; \
+                 put tasks with other policies into another file"
             );
             return Err(sentence.into());
         }
@@ -214,8 +215,8 @@ impl Policies {
         Ok(policy)
     }
 
-    /// Makes a task from its line.
-    fn task(&mut self, id: TaskId, mut line: TaskLine) -> Result<Task, Wrong> {
+    /// Creates a task from its line.
+    fn task(&mut self, id: TaskId, mut line: TaskLine) -> Result<Task, LineError> {
         if let Some(key) = beyond_code(&line).filter(|_| self.reach == Reach::CodeOnly) {
             let sentence = format!(
                 "it has `{key}`, which `--code-only` refuses: take it out, or run tasks that you trust without the \
@@ -238,12 +239,12 @@ impl Policies {
     }
 }
 
-/// The id of a task without one: the number of its line, which messages name too.
+/// Returns the id of a task without one: its line number, which messages name too.
 fn of_line(number: u64) -> TaskId {
     TaskId::Number(number.cast_signed())
 }
 
-/// The key of a task that refers to more than its own code.
+/// Returns the key by which a task refers to more than its own code.
 fn beyond_code(line: &TaskLine) -> Option<&'static str> {
     match line.program {
         TaskProgram::File { .. } => Some("file"),
@@ -252,11 +253,11 @@ fn beyond_code(line: &TaskLine) -> Option<&'static str> {
     }
 }
 
-/// Rewrites the error, whose usual remedy, `-c`, does not apply to a task.
-fn no_script(failure: Failure) -> Wrong {
+/// Replaces the error for a missing script, whose remedy `-c` does not apply to tasks.
+fn no_script(failure: Failure) -> LineError {
     match failure {
         Failure::NoScript(path) => format!(
-            "`{}` does not exist; check the path, which starts where `sandfork` was started",
+            "`{}` does not exist; check the path, which is relative to the directory in which `sandfork` was started",
             path.display()
         )
         .into(),

@@ -46,7 +46,7 @@ impl File {
         Tasks::new(source, policies, ids, Arc::new(progress))
     }
 
-    /// The ids of the tasks, and the error after them.
+    /// Returns the ids of the tasks, and the error after them.
     fn found(&self) -> (Vec<String>, Option<String>) {
         self.collect(self.tasks(&[]))
     }
@@ -67,7 +67,7 @@ impl File {
 }
 
 #[test]
-fn tasks_of_code_alone_name_nothing() {
+fn code_only_rejects_other_keys() {
     let task = |members: &str| {
         let file = File::new(line(1) + &format!("{{\"id\": 2, {members}}}\n"));
         file.collect(file.tasks_with(&[], Reach::CodeOnly))
@@ -100,7 +100,7 @@ fn wrong(text: impl AsRef<[u8]>, ids: &[&str], says: &str) {
 }
 
 #[test]
-fn lines_are_tasks_and_empty_ones_are_nothing() {
+fn lines_are_tasks_and_blank_lines_are_skipped() {
     let text = "\u{feff}".to_owned() + &line(1) + "\n \r\n" + &line(2) + line(3).trim_end();
     let (ids, said) = File::new(text).found();
     assert_eq!(
@@ -111,14 +111,14 @@ fn lines_are_tasks_and_empty_ones_are_nothing() {
 }
 
 #[test]
-fn a_task_without_an_id_has_the_number_of_its_line() {
+fn task_without_id_gets_its_line_number() {
     let text = "\n{\"code\": \"pass\"}\n".to_owned() + &line(7) + "{\"code\": \"pass\"}";
     let (ids, said) = File::new(text).found();
     assert_eq!(
         (ids, said),
         (["2", "7", "4"].map(str::to_owned).to_vec(), None)
     );
-    let twice = "a task before it has the id 2 too";
+    let twice = "an earlier task has the id 2 too";
     let text = line(2) + "{\"code\": \"pass\"}\n";
     wrong(text, &["2"], &format!("tasks.jsonl:2: {twice}"));
     let file = File::new("{\"code\": \"1\"}\n{\"code\": \"2\"}\n");
@@ -127,7 +127,7 @@ fn a_task_without_an_id_has_the_number_of_its_line() {
 }
 
 #[test]
-fn a_wrong_line_is_told_and_nothing_behind_it_is_read() {
+fn invalid_line_is_reported_and_ends_reading() {
     let behind = |wrong: &str| line(1) + wrong + &line(2);
     wrong(
         behind("{\"id\": 5, \"cod\": \"\"}\n"),
@@ -137,7 +137,7 @@ fn a_wrong_line_is_told_and_nothing_behind_it_is_read() {
     wrong(
         behind("\n{\"id\": 1, \"code\": \"x\"}\n"),
         &["1"],
-        "tasks.jsonl:3: a task before it has the id 1",
+        "tasks.jsonl:3: an earlier task has the id 1",
     );
     wrong(
         behind("{\"id\": 5\n"),
@@ -173,7 +173,7 @@ fn a_wrong_line_is_told_and_nothing_behind_it_is_read() {
 }
 
 #[test]
-fn what_follows_an_error_is_nothing() {
+fn nothing_follows_an_error() {
     let file = File::new("{}\n".to_owned() + &line(1));
     let mut tasks = file.tasks(&[]);
     assert!(tasks.next().unwrap().is_err());
@@ -181,7 +181,7 @@ fn what_follows_an_error_is_nothing() {
 }
 
 #[test]
-fn a_line_without_end_is_refused() {
+fn overlong_line_is_rejected() {
     let long = vec![b' '; MOST_BYTES + 1];
     wrong(
         [line(1).as_bytes(), &long].concat(),
@@ -191,7 +191,7 @@ fn a_line_without_end_is_refused() {
 }
 
 #[test]
-fn the_overrides_are_for_every_policy() {
+fn overrides_apply_to_every_policy() {
     let text =
         "{\"id\": 1, \"code\": \"x\", \"policy\": \"strict\", \"limits\": {\"wall\": \"4s\"}}\n";
     wrong(
@@ -202,7 +202,7 @@ fn the_overrides_are_for_every_policy() {
 }
 
 #[test]
-fn policies_are_bounded() {
+fn number_of_policies_is_bounded() {
     let file = File::new("");
     let mut text = String::new();
     for number in 0..=MOST_POLICIES {
@@ -223,12 +223,12 @@ fn policies_are_bounded() {
     assert_eq!(ids.len(), 2 * MOST_POLICIES);
     assert!(
         said.unwrap()
-            .starts_with("tasks.jsonl:33: the tasks before it name 16 policies")
+            .starts_with("tasks.jsonl:33: earlier tasks name 16 policies")
     );
 }
 
 #[test]
-fn finished_tasks_are_left_out_and_still_may_not_stand_twice() {
+fn finished_tasks_are_skipped_but_count_as_duplicates() {
     let file = File::new(line(1) + &line(2) + &line(3) + &line(2));
     let tasks = file.tasks(&[TaskId::from(2), TaskId::from("3")]);
     let progress = Arc::clone(&tasks.progress);
@@ -236,13 +236,13 @@ fn finished_tasks_are_left_out_and_still_may_not_stand_twice() {
     assert_eq!(ids, ["1", "3"]);
     assert!(
         said.unwrap()
-            .starts_with("tasks.jsonl:4: a task before it has the id 2")
+            .starts_with("tasks.jsonl:4: an earlier task has the id 2")
     );
     assert_eq!(progress.finished(), 1);
 }
 
 #[test]
-fn a_file_that_grows_is_run_as_far_as_it_went() {
+fn growing_file_is_run_up_to_its_first_size() {
     let grow = |path: &Path, more: &str| {
         let mut file = OpenOptions::new().append(true).open(path).unwrap();
         file.write_all(more.as_bytes()).unwrap();
@@ -272,7 +272,7 @@ fn a_file_that_grows_is_run_as_far_as_it_went() {
 }
 
 #[test]
-fn a_file_that_is_cut_short_meanwhile_is_told() {
+fn truncated_file_is_reported() {
     let many: String = (0..10_000).map(line).collect();
     let file = File::new(&many);
     let mut tasks = file.tasks(&[]);
