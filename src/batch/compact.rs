@@ -1,4 +1,4 @@
-//! The short form of a result.
+//! Serializes results in their short form.
 
 use std::borrow::Cow;
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::{Done, TaskId};
 use crate::outcome::{LimitName, Lossy, Outcome, Verdict};
 
-/// Writes how a task ended, its output, value and error, and little more. What is empty is left out.
+/// Serializes status, output, value, error, and little more. Omits empty members.
 pub struct Compact<'a>(pub &'a Done);
 
 #[derive(Serialize)]
@@ -43,12 +43,12 @@ impl Serialize for Compact<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Self(done) = self;
         let outcome = done.outcome();
-        let of_guest = outcome.and_then(|outcome| outcome.error());
-        let error = of_guest.map(|error| NameAndMessage {
+        let guest_error = outcome.and_then(|outcome| outcome.error());
+        let error = guest_error.map(|error| NameAndMessage {
             name: &error.name,
             message: error.message.as_str().into(),
         });
-        let of_host = done.error().map(|error| NameAndMessage {
+        let host_error = done.error().map(|error| NameAndMessage {
             name: error.kind().class_name(),
             message: error.to_string().into(),
         });
@@ -66,7 +66,7 @@ impl Serialize for Compact<'_> {
             stdout: Lossy(outcome.map_or(b"", Outcome::stdout_bytes)),
             stderr: Lossy(outcome.map_or(b"", Outcome::stderr_bytes)),
             value: outcome.and_then(Outcome::plain_value),
-            error: error.or(of_host),
+            error: error.or(host_error),
             wall_ms: outcome.map(|outcome| outcome.usage().wall_ms()),
         }
         .serialize(serializer)

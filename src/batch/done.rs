@@ -1,4 +1,4 @@
-//! The result of a task.
+//! Defines the result of a task.
 
 use std::time::Duration;
 
@@ -12,55 +12,55 @@ use crate::outcome::{ExceptionInfo, Outcome, Status, Verdict};
 #[derive(Debug)]
 pub struct Done {
     pub(super) id: TaskId,
-    /// An error if no sandbox could be provided for it, after all attempts, or none can carry it out.
+    /// The outcome, or an error if no attempt got a sandbox or if no sandbox can run the request.
     pub(super) result: Result<Box<Outcome>, Error>,
-    /// The result of the comparison, if the task was run and expects something.
+    /// The verdict, if the task ran and has `expect`.
     pub(crate) verdict: Option<Verdict>,
     pub(super) attempts: u32,
     pub(super) elapsed: Duration,
 }
 
 impl Done {
-    /// The task's id.
+    /// Returns the task's id.
     pub fn id(&self) -> &TaskId {
         &self.id
     }
 
-    /// The outcome, if the task was run.
+    /// Returns the outcome, if the task ran.
     pub fn outcome(&self) -> Option<&Outcome> {
         self.result.as_deref().ok()
     }
 
-    /// The error, if no sandbox could be provided for the task, after all attempts, or none can carry it out.
+    /// Returns the error, if no attempt got a sandbox or if no sandbox can run the request.
     pub fn error(&self) -> Option<&Error> {
         self.result.as_ref().err()
     }
 
-    /// The outcome or the error.
+    /// Returns the outcome or the error.
     pub fn into_result(self) -> Result<Outcome, Error> {
         self.result.map(|outcome| *outcome)
     }
 
-    /// The number of attempts. It exceeds 1 only if earlier ones got no sandbox.
+    /// Returns the number of attempts. It exceeds 1 only if earlier attempts got no sandbox.
     pub fn attempts(&self) -> u32 {
         self.attempts
     }
 
-    /// The time from starting the task to its result, with all attempts and the pauses between
-    /// them.
+    /// Returns the time from the start of the task to its result, including all attempts and the pauses between them.
     pub fn elapsed(&self) -> Duration {
         self.elapsed
     }
 
-    /// The outcome's status, or `infrastructure`, or `refused` if the request is why there is none.
+    /// Returns the outcome's status. Without an outcome, returns `refused` if no sandbox can run the request, or else
+    /// `infrastructure`.
     pub fn status(&self) -> &'static str {
         match &self.result {
             Ok(outcome) => outcome.status().as_str(),
-            Err(error) => without_outcome(error),
+            Err(error) => status_of_error(error),
         }
     }
 
-    /// Whether the task needs no further run. One that was cancelled, or that got no sandbox, is to be run again.
+    /// Returns whether the task needs no further run. A task that was cancelled or got no sandbox should run again.
     pub fn is_finished(&self) -> bool {
         match &self.result {
             Ok(outcome) => outcome.status() != Status::Interrupted,
@@ -69,7 +69,7 @@ impl Done {
     }
 }
 
-/// The object of `sandfork run --json` with the task's `id`, and `attempts` if there was more than
+/// Serializes as the object of `sandfork run --json` with the task's `id`, and with `attempts` if there was more than
 /// one.
 impl Serialize for Done {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -102,16 +102,16 @@ impl Serialize for Done {
     }
 }
 
-/// The status of a task that was not run.
-fn without_outcome(error: &Error) -> &'static str {
+/// Returns the status of a task that did not run.
+fn status_of_error(error: &Error) -> &'static str {
     match error.kind() {
         ErrorKind::Request => REFUSED,
         _ => INFRASTRUCTURE,
     }
 }
 
-/// The keys of an outcome in their order, so that a table of results has one set of columns, and `--resume` recognises the
-/// beginning of a result.
+/// The result of a task that did not run. It has the keys of an outcome in the same order, so that a table of results
+/// has one set of columns and `--resume` recognizes an incomplete result.
 #[derive(Serialize)]
 struct NotRun<'a> {
     status: &'static str,
@@ -130,7 +130,7 @@ struct NotRun<'a> {
 
 fn not_run(error: &Error) -> NotRun<'static> {
     NotRun {
-        status: without_outcome(error),
+        status: status_of_error(error),
         exit_code: error.exit_code(),
         limit: (),
         stdout: "",
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_result_is_the_object_of_a_run_with_its_id() {
+    fn result_is_a_runs_object_with_an_id() {
         let json = serde_json::to_value(done(Ok(outcome(Ending::Exit(3))), 1)).unwrap();
         assert_eq!(json["id"], "a");
         assert_eq!(json["status"], "exit");
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_task_without_a_sandbox_has_the_same_keys() {
+    fn lost_task_has_the_same_keys() {
         let error = || Err(SupervisorError::ZygoteGone.into());
         let failed = serde_json::to_value(done(error(), 4)).unwrap();
         assert_eq!(failed["status"], "infrastructure");
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn the_beginning_of_a_result_is_known_as_one() {
+    fn every_prefix_of_a_result_is_recognized() {
         let lost = || Err(SupervisorError::ZygoteGone.into());
         for done in [done(Ok(outcome(Ending::Ok)), 2), done(lost(), 4)] {
             let full = serde_json::to_string(&done).unwrap();
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_program_that_was_run_is_finished() {
+    fn only_tasks_that_ran_are_finished() {
         for ending in [
             Ending::Ok,
             Ending::Exception,
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_that_no_sandbox_can_carry_out_is_refused_and_ends_no_batch() {
+    fn refused_requests_do_not_end_the_batch() {
         let mut losses = FailureStreak::default();
         for _ in 0..=LOST_IN_A_ROW {
             let refused = done(Err(Error::new(ErrorKind::Request, "no terminal")), 1);

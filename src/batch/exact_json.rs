@@ -1,5 +1,5 @@
-//! JSON as it is written: whole numbers of any size, and no key twice in an object. serde_json reads a number beyond
-//! 64 bits as a float, and of two equal keys it keeps the last.
+//! Parses JSON exactly: keeps integers of any size, and rejects duplicate keys. serde_json would read an integer beyond
+//! 64 bits as a float, and would keep the last of duplicate keys.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,34 +20,34 @@ pub enum ExactJson {
     Object(BTreeMap<String, Self>),
 }
 
-/// A number of JSON.
+/// A JSON number.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ExactNumber {
-    /// A whole number of 128 bits.
+    /// An integer that fits into 128 bits.
     Whole(i128),
-    /// A longer one, as it is written. What compares it decides whether its size is worth the work.
+    /// A longer integer, as its digits. Whoever compares it decides whether to convert it.
     Long(String),
-    /// One with a fraction or an exponent.
+    /// A number with a fraction or an exponent.
     Float(f64),
 }
 
-/// Why a line is not such a value.
+/// The reason why a line is not a valid value.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum ExactJsonError {
-    /// It is not JSON.
+    /// The line is not JSON.
     #[error("it is not JSON: {what} at column {column}")]
     Syntax {
-        /// What is wrong.
+        /// The problem.
         what: String,
         /// The column, from 1.
         column: usize,
     },
-    /// It ends too early.
+    /// The line ends too early.
     #[error("it is cut off: the line ends before its JSON object does")]
-    Cut,
-    /// An object has this key twice.
-    #[error("the key `{0}` stands in it twice")]
-    Twice(String),
+    Truncated,
+    /// An object has a duplicate key.
+    #[error("the key `{0}` appears duplicate")]
+    DuplicateKey(String),
 }
 
 impl Cause for ExactJsonError {
@@ -56,13 +56,13 @@ impl Cause for ExactJsonError {
     }
 }
 
-/// The deepest nesting: that of serde_json.
+/// The maximum nesting depth, which is serde_json's.
 const DEEPEST: usize = 128;
 
 impl ExactJson {
     /// Parses a line of JSON.
     pub fn parse(line: &[u8]) -> Result<Self, ExactJsonError> {
-        // serde_json checks the syntax. The reader then only finds where each part ends.
+        // serde_json checks the syntax, so the reader only needs to find where each token ends.
         serde_json::from_slice::<IgnoredAny>(line).map_err(|error| syntax(&error, 0))?;
         let text = std::str::from_utf8(line).map_err(|error| ExactJsonError::Syntax {
             what: "invalid unicode code point".to_owned(),
@@ -128,16 +128,16 @@ fn quoted(text: &str) -> serde_json::Value {
 
 fn syntax(error: &serde_json::Error, start: usize) -> ExactJsonError {
     if error.classify() == Category::Eof {
-        return ExactJsonError::Cut;
+        return ExactJsonError::Truncated;
     }
     let text = error.to_string();
-    // Drops the line, which is always the first; the column is reported separately.
+    // Drop the line number, which is always 1. The column is reported separately.
     let what = text.split(" at line ").next().unwrap_or(&text).to_owned();
     let column = start + error.column();
     ExactJsonError::Syntax { what, column }
 }
 
-/// Reads a text whose syntax has been checked.
+/// Reads a text whose syntax has been validated.
 struct Reader<'t> {
     text: &'t str,
     at: usize,
@@ -154,9 +154,9 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// The first byte of the next part.
+    /// Skips separators, and returns the first byte of the next token.
     fn next(&mut self) -> Option<u8> {
-        // Commas and colons stand where they must.
+        // The syntax check has ensured that commas and colons are in place.
         let between = [' ', '\t', '\r', '\n', ',', ':'];
         let rest = &self.text[self.at..];
         self.at += rest.len() - rest.trim_start_matches(between).len();
@@ -172,7 +172,7 @@ impl<'t> Reader<'t> {
     fn enter(&mut self) -> Result<(), ExactJsonError> {
         self.depth += 1;
         if self.depth > DEEPEST {
-            return Err(self.wrong("recursion limit exceeded"));
+            return Err(self.syntax_error("recursion limit exceeded"));
         }
         self.at += 1;
         Ok(())
@@ -200,7 +200,7 @@ impl<'t> Reader<'t> {
             let key = self.string()?;
             let value = self.value()?;
             if members.contains_key(&key) {
-                return Err(ExactJsonError::Twice(key));
+                return Err(ExactJsonError::DuplicateKey(key));
             }
             members.insert(key, value);
         }
@@ -216,14 +216,14 @@ impl<'t> Reader<'t> {
             if rest.as_bytes()[length - 1] == b'"' {
                 break;
             }
-            // An escaped character, which is of one byte.
+            // Skip the escaped character, which is one byte long.
             length += 1;
         }
-        // A lone surrogate is no error of the syntax.
+        // Can still fail: the syntax check accepts a lone surrogate.
         serde_json::from_str(self.take(length)).map_err(|error| syntax(&error, start))
     }
 
-    /// A number, or `null`, `true` or `false`.
+    /// Reads a number, `null`, `true` or `false`.
     fn word(&mut self) -> Result<ExactJson, ExactJsonError> {
         let rest = &self.text[self.at..];
         let end = rest.find([',', ']', '}', ' ', '\t', '\r', '\n']);
@@ -232,7 +232,7 @@ impl<'t> Reader<'t> {
             "null" => return Ok(ExactJson::Null),
             "true" => return Ok(ExactJson::Bool(true)),
             "false" => return Ok(ExactJson::Bool(false)),
-            // No integer has a sign at 0.
+            // An integer cannot represent negative zero.
             "-0" => Ok(ExactNumber::Float(-0.0)),
             _ => word.parse().map(ExactNumber::Whole),
         };
@@ -242,13 +242,13 @@ impl<'t> Reader<'t> {
             Err(_) if is_whole => ExactNumber::Long(word.to_owned()),
             Err(_) => match word.parse::<f64>() {
                 Ok(float) if float.is_finite() => ExactNumber::Float(float),
-                _ => return Err(self.wrong("number out of range")),
+                _ => return Err(self.syntax_error("number out of range")),
             },
         };
         Ok(ExactJson::Number(number))
     }
 
-    fn wrong(&self, what: &str) -> ExactJsonError {
+    fn syntax_error(&self, what: &str) -> ExactJsonError {
         ExactJsonError::Syntax {
             what: what.to_owned(),
             column: self.at + 1,
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn json_is_written_as_it_was_read() {
+    fn json_round_trips() {
         let digits = "9".repeat(1000);
         for text in [
             "null",
@@ -289,10 +289,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_json_or_ambiguous_is_an_error() {
-        let twice = |key: &str| Err(ExactJsonError::Twice(key.to_owned()));
-        assert_eq!(parse(r#"{"a": 1, "a": 2}"#), twice("a"));
-        assert_eq!(parse(r#"[{"b": {"\u0061": 1, "a": 2}}]"#), twice("a"));
+    fn invalid_or_ambiguous_json_is_an_error() {
+        let duplicate = |key: &str| Err(ExactJsonError::DuplicateKey(key.to_owned()));
+        assert_eq!(parse(r#"{"a": 1, "a": 2}"#), duplicate("a"));
+        assert_eq!(parse(r#"[{"b": {"\u0061": 1, "a": 2}}]"#), duplicate("a"));
         for (text, says, at) in [
             ("[1e999]", "number out of range", 7),
             (r#"["\ud800"]"#, "unexpected end of hex escape", 0),
@@ -308,6 +308,6 @@ mod tests {
         let nested = |depth| "[".repeat(depth) + &"]".repeat(depth);
         assert!(parse(&nested(DEEPEST)).is_ok());
         assert!(parse(&nested(DEEPEST + 1)).is_err());
-        assert_eq!(parse("[1"), Err(ExactJsonError::Cut));
+        assert_eq!(parse("[1"), Err(ExactJsonError::Truncated));
     }
 }

@@ -1,4 +1,4 @@
-//! The id that links a result to its task.
+//! Defines the id that links a result to its task.
 
 use std::fmt;
 
@@ -6,20 +6,18 @@ use serde::Serialize;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-/// The id of a task: a text or a whole number, as the caller gave it. `7` and `"7"` are different
-/// ids.
+/// The id of a task: a text or an integer, as the caller chose it. `7` and `"7"` are different ids.
 #[derive(Clone, Debug, Eq, Hash, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum TaskId {
-    /// A whole number.
+    /// An integer.
     Number(i64),
     /// A text.
     Text(String),
 }
 
 impl TaskId {
-    /// Converts a JSON value to an id, if it is a whole number of 64 bits or a text that is not
-    /// empty.
+    /// Converts a JSON value to an id, if it is a 64-bit integer or a non-empty text.
     pub(super) fn from_json(value: &Value) -> Option<Self> {
         match value {
             Value::Number(number) => number.as_i64().map(Self::Number),
@@ -28,8 +26,8 @@ impl TaskId {
         }
     }
 
-    /// 128 bits of its SHA-256, which distinguish millions of ids in 16 bytes each. Collisions
-    /// cannot be constructed.
+    /// Returns 128 bits of the id's SHA-256, so that millions of ids take 16 bytes each and collisions cannot be
+    /// constructed.
     pub(crate) fn digest(&self) -> u128 {
         let hash = match self {
             Self::Number(number) => {
@@ -63,7 +61,7 @@ impl From<String> for TaskId {
     }
 }
 
-/// The id as JSON, truncated if it is long.
+/// Formats the id as JSON, truncated if it is long.
 impl fmt::Display for TaskId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const SHOWN: usize = 60;
@@ -85,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_number_is_not_its_text() {
+    fn number_and_text_ids_differ() {
         let (number, text) = (TaskId::from(7), TaskId::from("7"));
         assert_ne!(number.digest(), text.digest());
         assert_ne!(TaskId::from(8).digest(), number.digest());
@@ -94,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn what_names_nothing_is_no_id() {
+    fn invalid_ids_are_rejected() {
         for value in [
             json!(null),
             json!(""),
@@ -110,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_one_is_shown_cut() {
+    fn long_id_is_truncated() {
         assert_eq!(TaskId::from("a\n").to_string(), "\"a\\n\"");
         assert_eq!(
             TaskId::from("é".repeat(61)).to_string(),

@@ -26,7 +26,7 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// A batch whose tasks run in this sandbox, except those with their own policy.
+    /// Creates a batch whose tasks run in this sandbox, except tasks with their own policy.
     pub fn new(sandbox: impl Into<Arc<Sandbox>>) -> Self {
         Self {
             sandbox: sandbox.into(),
@@ -35,28 +35,28 @@ impl Batch {
         }
     }
 
-    /// Sets how many tasks run at once. The default is the number of processors, or fewer if the
-    /// host lacks the resources that so many may use ([`Capacity`]). Tasks under policies of their own wait
-    /// until the host has what they may use beside the others.
+    /// Sets how many tasks run at once. The default is the number of processors, or fewer if the host lacks the
+    /// resources for that many ([`Capacity`]). A task under its own policy waits until the host has the resources for
+    /// it beside the running tasks.
     #[must_use]
     pub fn jobs(mut self, jobs: NonZeroUsize) -> Self {
         self.jobs = Some(jobs);
         self
     }
 
-    /// Sets the order of the results. By default they come as tasks finish.
+    /// Sets the order of the results. By default results arrive as tasks finish.
     #[must_use]
     pub fn order(mut self, order: Order) -> Self {
         self.order = order;
         self
     }
 
-    /// Starts the batch. It reads a task when it can start, and starts none while
-    /// four times as many results wait to be taken as tasks run at once.
+    /// Starts the batch. A task is read from the iterator only when it can start. No task starts while the number of
+    /// untaken results is four times the number of jobs.
     ///
     /// # Errors
     ///
-    /// When the process has no thread or descriptor left.
+    /// If the process has no thread or descriptor left.
     pub fn map<I>(self, tasks: I) -> io::Result<impl Iterator<Item = Done> + use<I>>
     where
         I: IntoIterator<Item = Task>,
@@ -66,11 +66,11 @@ impl Batch {
         Ok(mapped.map(|Ok(done)| done))
     }
 
-    /// Like [`map`](Self::map) for a source that may fail: its errors come among the results.
+    /// Like [`map`](Self::map), for a source that may fail: its errors are returned among the results.
     ///
     /// # Errors
     ///
-    /// When the process has no thread or descriptor left.
+    /// If the process has no thread or descriptor left.
     pub fn try_map<I, E>(self, tasks: I) -> io::Result<Mapped<E>>
     where
         I: IntoIterator<Item = Result<Task, E>>,
@@ -98,15 +98,14 @@ fn default_jobs(sandbox: &Sandbox) -> NonZeroUsize {
     Capacity::of(sandbox).runs.min(processors())
 }
 
-/// The results of a batch, as an iterator. Dropping it cancels the running tasks, and waits until
-/// they have ended.
+/// An iterator over the results of a batch. Dropping it cancels the running tasks, and waits until they have ended.
 pub struct Mapped<E> {
     results: Results<Result<Done, E>>,
     cancel: Cancel,
 }
 
 impl<E> Mapped<E> {
-    /// A handle that ends the batch early.
+    /// Returns a handle that ends the batch early.
     pub fn call_off(&self) -> CallOff<E> {
         CallOff {
             stopper: self.results.stopper(),
@@ -136,19 +135,19 @@ pub struct CallOff<E> {
 }
 
 impl<E> CallOff<E> {
-    /// Starts no further task. The results of running tasks still come.
+    /// Starts no further task. Results of running tasks are still returned.
     pub fn begin_no_more(&self) {
         self.stopper.stop();
     }
 
-    /// Starts no further task, and ends the running ones: their outcome is `interrupted`.
+    /// Starts no further task, and cancels the running tasks: their outcome is `interrupted`.
     pub fn now(&self) {
         self.stopper.stop();
         self.cancel.cancel();
     }
 }
 
-/// Runs the tasks.
+/// Runs single tasks.
 struct Worker {
     room: Room,
     sandboxes: Sandboxes,
@@ -167,7 +166,7 @@ impl Worker {
             sandbox.run(&request)
         };
         let pause = |time| stopping.pause(time);
-        let (result, attempts) = retry(attempt, may_pass, pause);
+        let (result, attempts) = retry(attempt, is_transient, pause);
         let judged = task.expect.zip(result.as_ref().ok());
         Done {
             id: task.id,
@@ -179,9 +178,9 @@ impl Worker {
     }
 }
 
-/// Whether another attempt may succeed: not if the request itself is invalid, or the host lacks what its policy needs. Where
-/// a resource of the host has run out, the error is one of the system.
-fn may_pass(error: &Error) -> bool {
+/// Returns whether another attempt may succeed. It cannot if the request or the policy is invalid, or if the host
+/// cannot enforce the policy. An exhausted resource of the host is reported as a system error, which may pass.
+fn is_transient(error: &Error) -> bool {
     let lasting = [ErrorKind::Policy, ErrorKind::Request, ErrorKind::Host];
     !lasting.contains(&error.kind())
 }

@@ -1,5 +1,5 @@
-//! Many tasks through fresh sandboxes, several at a time: [`Batch`] maps an iterator of [`Task`]s to
-//! [`Done`]s, in memory that does not grow with their number.
+//! Runs many tasks in fresh sandboxes, several at a time: [`Batch`] maps an iterator of [`Task`]s to [`Done`]s, in
+//! memory that does not grow with the number of tasks.
 //!
 //! ```no_run
 //! use std::sync::Arc;
@@ -13,11 +13,11 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Anything that a program does is the outcome of its task, which is never run again. If no sandbox
-//! could be provided, the task is tried again a few times, after pauses. If that fails too, the
-//! result has the status `infrastructure`. A request that no sandbox can carry out is `refused`.
+//! Whatever a program does is the outcome of its task, which is never run again. If no sandbox could be provided, the
+//! task is retried a few times, after pauses. If every attempt fails, the result has the status `infrastructure`. A
+//! request that no sandbox can run has the status `refused`.
 //!
-//! `docs/batch.md` describes the same for the command, `sandfork map`.
+//! `docs/batch.md` describes the same for the command `sandfork map`.
 
 mod compact;
 mod done;

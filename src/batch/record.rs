@@ -1,4 +1,4 @@
-//! A line of a result file, parsed as far as resuming needs.
+//! Parses a line of a result file, as far as resuming needs.
 
 use std::io::{BufReader, Read};
 
@@ -11,10 +11,10 @@ use crate::outcome::Status;
 /// The status of a task for which no sandbox could be provided.
 pub const INFRASTRUCTURE: &str = "infrastructure";
 
-/// The status of a task whose request no sandbox can carry out.
+/// The status of a task whose request no sandbox can run.
 pub const REFUSED: &str = "refused";
 
-/// The task of a result, and whether it has finished.
+/// The id of a result, and whether its task has finished.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct RecordLine {
     /// The task's id.
@@ -23,7 +23,7 @@ pub struct RecordLine {
     pub finished: bool,
 }
 
-/// What resuming needs of a line.
+/// The members that resuming needs.
 #[derive(Deserialize)]
 struct Json {
     id: Value,
@@ -31,7 +31,7 @@ struct Json {
     exit_code: Option<i64>,
 }
 
-/// Why a line is not a result.
+/// The reason why a line is not a result.
 #[derive(Debug, thiserror::Error)]
 #[error("it is not a result of `sandfork map`: {0}")]
 pub struct RecordLineError(String);
@@ -41,16 +41,16 @@ impl RecordLine {
     ///
     /// # Errors
     ///
-    /// When it is not a line that `sandfork map` writes.
+    /// If it is not a line that `sandfork map` writes.
     pub fn parse(line: &[u8]) -> Result<Self, RecordLineError> {
         Self::of(serde_json::from_slice(line))
     }
 
-    /// Parses a line of any length, of which little is kept at a time.
+    /// Parses a line of any length with bounded memory.
     ///
     /// # Errors
     ///
-    /// As [`parse`](Self::parse), or when it cannot be read.
+    /// As [`parse`](Self::parse), or if the line cannot be read.
     pub fn read(line: impl Read) -> Result<Self, RecordLineError> {
         Self::of(serde_json::from_reader(BufReader::new(line)))
     }
@@ -61,7 +61,7 @@ impl RecordLine {
         let id = TaskId::from_json(&json.id).ok_or_else(no_id)?;
         let again = [INFRASTRUCTURE, Status::Interrupted.as_str()];
         let finished = !again.contains(&json.status.as_str());
-        // Resuming removes unfinished results, so no other line must be taken for one.
+        // Resuming deletes unfinished results, so no other line may be mistaken for one.
         if !finished && json.exit_code.is_none() {
             let missing = "missing field `exit_code`".to_owned();
             return Err(RecordLineError(missing));
@@ -69,22 +69,21 @@ impl RecordLine {
         Ok(Self { id, finished })
     }
 
-    /// Whether a line that `sandfork map` writes may begin with these bytes, which are an
-    /// incomplete line.
+    /// Returns whether an incomplete line can be the start of a result.
     pub fn may_begin_with(torn: &[u8]) -> bool {
         !matches!(after_status(torn), Err(Mismatch::Other))
     }
 }
 
-/// Why bytes do not match the expected text.
+/// The reason why bytes do not match a literal.
 enum Mismatch {
-    /// They end too early.
+    /// They are a prefix of it.
     Short,
-    /// They differ.
+    /// They differ from it.
     Other,
 }
 
-/// The rest after the first members of a result, in the order in which they are written.
+/// Returns the rest after the first members of a result, in the order in which they are written.
 fn after_status(text: &[u8]) -> Result<&[u8], Mismatch> {
     let id = after(text, b"{\"id\":")?;
     let next = after(after_id(id)?, b",\"")?;
@@ -114,7 +113,7 @@ fn after_id(text: &[u8]) -> Result<&[u8], Mismatch> {
     }
 }
 
-/// The rest after at least one digit.
+/// Returns the rest after at least one digit.
 fn after_digits(text: &[u8]) -> Result<&[u8], Mismatch> {
     match text.iter().position(|byte| !byte.is_ascii_digit()) {
         None => Err(Mismatch::Short),
@@ -123,7 +122,7 @@ fn after_digits(text: &[u8]) -> Result<&[u8], Mismatch> {
     }
 }
 
-/// The rest after the quote that ends a JSON string.
+/// Returns the rest after the closing quote of a JSON string.
 fn after_text(text: &[u8]) -> Result<&[u8], Mismatch> {
     let mut bytes = text.iter().enumerate();
     while let Some((index, byte)) = bytes.next() {
@@ -147,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_run_is_not_finished() {
+    fn lost_and_interrupted_tasks_are_not_finished() {
         for (status, finished) in [
             ("ok", true),
             ("exception", true),
@@ -163,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn other_lines_are_no_results() {
+    fn other_lines_are_rejected() {
         for line in [
             "",
             "{}",
@@ -183,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn every_beginning_of_a_result_is_one() {
+    fn prefix_of_a_result_may_begin_one() {
         for line in [
             r#"{"id":"a \" \\","status":"ok","exit_code":0}"#,
             r#"{"id":-17,"attempts":4,"status":"infrastructure","exit_code":125}"#,
@@ -198,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn other_texts_are_no_beginning_of_a_result() {
+    fn other_prefixes_are_rejected() {
         for text in [
             "a-token-without-newline",
             "[",

@@ -1,4 +1,4 @@
-//! Room on the host for runs under several policies, of which some need more than others.
+//! Limits the resources that a batch's runs use together, if some of them run under policies with larger needs.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use crate::host::Headroom;
 use crate::supervisor::Cancel;
 use crate::waiters::{Waiters, lock};
 
-/// What the runs of a batch may use together. Runs get in by their turn, so that small ones do not keep out a large one.
+/// The resources of a batch. Runs enter in order, so that small runs do not starve a large one.
 #[derive(Debug)]
 pub struct Room {
     state: Mutex<State>,
@@ -17,18 +17,18 @@ pub struct Room {
 
 #[derive(Debug)]
 struct State {
-    /// What so many jobs under the batch's own policy need: the caller has decided that there is as much.
+    /// The needs of all jobs under the batch's policy, which the caller has decided that the host can hold.
     for_jobs: Needs,
-    /// What there is. Measured for the first task under another policy: without one, no run has to wait.
+    /// The resources of the host. Measured for the first task under its own policy; until then no run has to wait.
     all: Option<Needs>,
     used: Needs,
     runs: usize,
-    /// The next turn to be given, and the one that is next to get in.
+    /// The next ticket to issue, and the ticket that may enter next.
     next: u64,
     turn: u64,
 }
 
-/// The policy that a run is under.
+/// The policy of a run.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Under {
     /// The batch's.
@@ -37,18 +37,18 @@ pub enum Under {
     Own,
 }
 
-/// The part of one run, until it is dropped.
+/// The resources of one run, which are held until this is dropped.
 #[must_use]
 pub struct Part<'a> {
     room: &'a Room,
     needs: Needs,
 }
 
-/// How often a run that waits looks whether the batch was called off.
-const LOOK: Duration = Duration::from_millis(100);
+/// How often a waiting run checks whether the batch was cancelled.
+const CANCEL_POLL: Duration = Duration::from_millis(100);
 
 impl Room {
-    /// The room of a batch with so many jobs, of which each needs so much.
+    /// Creates the room of a batch with this many jobs, each of which has these needs.
     pub fn new(jobs: usize, each: Needs) -> Self {
         let state = State {
             for_jobs: each.times(jobs as u64),
@@ -64,7 +64,7 @@ impl Room {
         }
     }
 
-    /// Waits until there is room for a run that needs so much, or no other run is left, or the batch was called off.
+    /// Waits until the needs fit, no other run is active, or the batch was cancelled.
     pub fn enter(
         &self,
         needs: Needs,
@@ -74,13 +74,13 @@ impl Room {
     ) -> Part<'_> {
         let mut state = lock(&self.state);
         if under == Under::Own && state.all.is_none() {
-            // What runs already uses some of that, so it is at least as much as it seems.
+            // Active runs already use part of the host, so its total is at least what is measured.
             state.all = Some(Needs::from(measure()).or_more(state.for_jobs));
         }
         let own = state.next;
         state.next += 1;
-        while !cancel.is_used() && !state.lets_in(own, needs) {
-            state = self.changed.wait(state, LOOK);
+        while !cancel.is_used() && !state.may_enter(own, needs) {
+            state = self.changed.wait(state, CANCEL_POLL);
         }
         state.turn = state.turn.max(own + 1);
         state.used = state.used.plus(needs);
@@ -92,7 +92,7 @@ impl Room {
 }
 
 impl State {
-    fn lets_in(&self, turn: u64, needs: Needs) -> bool {
+    fn may_enter(&self, turn: u64, needs: Needs) -> bool {
         let fits = |all| self.used.plus(needs).fit_in(all);
         turn == self.turn && (self.runs == 0 || self.all.is_none_or(fits))
     }
@@ -135,7 +135,7 @@ mod tests {
         }
     }
 
-    /// Enters on another thread, which says so, and leaves when the sender is dropped.
+    /// Enters on another thread, which reports that and leaves when the sender is dropped.
     fn entering<'s>(
         threads: &'s thread::Scope<'s, '_>,
         room: &'s Room,
@@ -153,21 +153,21 @@ mod tests {
     }
 
     #[test]
-    fn runs_of_the_batchs_policy_never_wait() {
+    fn runs_under_the_batch_policy_never_wait() {
         let (room, cancel) = (Room::new(2, needs(80)), Cancel::new().unwrap());
         let enter = || room.enter(needs(80), Under::Batch, &cancel, || unreachable!());
         let _all: Vec<_> = (0..3).map(|_| enter()).collect();
     }
 
     #[test]
-    fn a_run_waits_for_what_its_own_policy_needs() {
+    fn run_waits_for_the_needs_of_its_policy() {
         let (room, cancel) = (Room::new(4, needs(10)), Cancel::new().unwrap());
         let wait = Duration::from_millis(50);
         thread::scope(|threads| {
             let first = room.enter(needs(40), Under::Own, &cancel, headroom);
             let (large, large_leaves) = entering(threads, &room, 80, &cancel);
             large.recv_timeout(wait).unwrap_err();
-            // It would fit, and comes later.
+            // It would fit, but must not overtake.
             let (small, small_leaves) = entering(threads, &room, 30, &cancel);
             small.recv_timeout(wait).unwrap_err();
             drop(first);
@@ -177,13 +177,13 @@ mod tests {
             small.recv().unwrap();
             drop(small_leaves);
         });
-        // One that needs more than there is runs alone.
+        // A run that needs more than the host has runs alone.
         drop(room.enter(needs(1000), Under::Own, &cancel, headroom));
         assert_eq!(lock(&room.state).used, Needs::default());
     }
 
     #[test]
-    fn a_batch_that_is_called_off_lets_all_go_on() {
+    fn cancelled_batch_admits_all_waiting_runs() {
         let (room, cancel) = (Room::new(1, needs(10)), Cancel::new().unwrap());
         thread::scope(|threads| {
             let _first = room.enter(needs(90), Under::Own, &cancel, headroom);

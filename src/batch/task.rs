@@ -1,4 +1,4 @@
-//! One task of a batch.
+//! Defines the task of a batch.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use crate::outcome::Outcome;
 use crate::policy::Policy;
 use crate::supervisor::Request;
 
-/// A request with an id, and the policy that it is run under.
+/// A request with an id, and the policy under which it runs.
 #[derive(Clone, Debug)]
 pub struct Task {
     pub(super) id: TaskId,
@@ -18,11 +18,10 @@ pub struct Task {
 }
 
 impl Task {
-    /// A task under the batch's policy. The id need not be unique, but it identifies the result.
+    /// Creates a task under the batch's policy. The id need not be unique, but it identifies the result.
     ///
-    /// If no sandbox could be provided at first, the request is run again, so its standard input
-    /// should be [`bytes`](Request::stdin_bytes). It is cancelled with the batch, not by its own
-    /// [`Cancel`](crate::Cancel).
+    /// A request that gets no sandbox is retried, so its standard input should be [`bytes`](Request::stdin_bytes). It
+    /// is cancelled with the batch, not by its own [`Cancel`](crate::Cancel).
     pub fn new(id: impl Into<TaskId>, request: impl Into<Request>) -> Self {
         Self {
             id: id.into(),
@@ -32,28 +31,28 @@ impl Task {
         }
     }
 
-    /// Reads a task as a line of a task file has it; `docs/batch.md` describes the keys. `id` is that of a task without
-    /// one. `file` and `policy` are refused: they name files of the host.
+    /// Parses a line of a task file; `docs/batch.md` describes the keys. `id` is used if the line has no id. `file` and
+    /// `policy` are rejected, because they name files of the host.
     ///
     /// # Errors
     ///
-    /// Of kind [`Request`](crate::ErrorKind::Request), when it is no task.
+    /// Of kind [`Request`](crate::ErrorKind::Request), if the line is not a valid task.
     pub fn read(line: &[u8], id: impl Into<TaskId>) -> Result<Self, Error> {
         let line = TaskLine::parse(line)?;
         if line.policy.is_some() {
-            return Err(of_host("policy"));
+            return Err(host_file_error("policy"));
         }
         let id = line.id.clone().unwrap_or_else(|| id.into());
-        let (request, expect) = line.request(None, |_| Err(of_host("file")))?;
+        let (request, expect) = line.request(None, |_| Err(host_file_error("file")))?;
         Ok(Self::new(id, request).expect(expect))
     }
 
-    /// What it runs, for a caller that runs it otherwise than by a batch.
+    /// Returns the request, for a caller that runs it without a batch.
     pub fn request(&self) -> &Request {
         &self.request
     }
 
-    /// Its result, from the outcome of its request.
+    /// Returns the task's result for the outcome of its request.
     pub fn done(self, outcome: Outcome) -> Done {
         Done {
             id: self.id,
@@ -64,30 +63,32 @@ impl Task {
         }
     }
 
-    /// Sets another policy. All tasks under policies of the same effect share one sandbox, built with the settings of the
-    /// batch's own. It has an interpreter, and stays until the batch has ended: a batch has few policies.
+    /// Sets a policy other than the batch's. All tasks under policies with the same effect share one sandbox, which is
+    /// built with the settings of the batch's sandbox. The sandbox has a separate interpreter and lives until the batch
+    /// has ended, so use few policies.
     #[must_use]
     pub fn policy(mut self, policy: Arc<Policy>) -> Self {
         self.policy = Some(policy);
         self
     }
 
-    /// Sets what the outcome is compared with.
+    /// Sets the expected result.
     #[must_use]
     pub(crate) fn expect(mut self, expect: Option<Expect>) -> Self {
         self.expect = expect;
         self
     }
 
-    /// The task's id.
+    /// Returns the task's id.
     pub fn id(&self) -> &TaskId {
         &self.id
     }
 }
 
-/// A key that names a file of the host, where tasks come from elsewhere.
-fn of_host(key: &str) -> Error {
-    let sentence = format!("`{key}` names a file of the host, which tasks from elsewhere cannot");
+/// The error for a key that names a file of the host, in a task from an untrusted source.
+fn host_file_error(key: &str) -> Error {
+    let sentence =
+        format!("`{key}` names a file of the host, which is not allowed in tasks from elsewhere");
     Error::new(ErrorKind::Request, sentence)
 }
 
@@ -110,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_judged_without_a_batch() {
+    fn task_is_judged_without_a_batch() {
         let line = br#"{"code": "print(1)", "expect": {"stdout": "1"}}"#;
         let task = Task::read(line, 7).expect("it is a task");
         assert_eq!(task.id(), &TaskId::from(7));
@@ -120,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_from_elsewhere_names_no_file_of_the_host() {
+    fn keys_for_host_files_are_rejected() {
         for (line, key) in [
             (r#"{"file": "/etc/passwd"}"#, "`file`"),
             (r#"{"code": "1", "policy": "strict"}"#, "`policy`"),

@@ -174,7 +174,7 @@ mod tests {
         for mode in MODES {
             let (mode, usual) = match mode {
                 7 | 25 => (mode, 'h'),
-                // Ends the older ones of the alternate screen too.
+                // Mode 1049 also covers the older alternate-screen modes.
                 47 | 1047 | 1048 => (1049, 'l'),
                 _ => (mode, 'l'),
             };

@@ -1,11 +1,10 @@
-//! Where Sandfork keeps files for its next start.
+//! Locates Sandfork's cache directory.
 
 use std::env;
 use std::path::PathBuf;
 
-/// Sandfork's directory in the cache directory that this process's environment names: `XDG_CACHE_HOME`, or
-/// `.cache` in `HOME`. `None` if neither is an absolute path. A home that does not exist is not made: accounts of services
-/// name one such as `/nonexistent`.
+/// Returns Sandfork's directory in `XDG_CACHE_HOME`, or else in `.cache` of `HOME`. `None` if neither is an absolute
+/// path. A missing home directory is not created, because service accounts have homes such as `/nonexistent`.
 pub fn cache_directory() -> Option<PathBuf> {
     let set = |name| {
         env::var_os(name)

@@ -1,4 +1,4 @@
-//! The caller's environment, as a value.
+//! Represents the caller's environment as a value.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -6,21 +6,21 @@ use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 
-/// The variables of the caller: those that locate an interpreter, and those that a policy may pass on.
-/// A supervisor that serves other processes has its own environment and theirs.
+/// The caller's environment variables: those that select an interpreter, and those that a policy may pass on. A
+/// supervisor that serves other processes handles its own environment and theirs.
 #[derive(Clone, Default, Eq, PartialEq)]
 pub struct CallerEnvironment {
     variables: BTreeMap<OsString, OsString>,
 }
 
 impl CallerEnvironment {
-    /// The environment of this process.
+    /// Returns the environment of this process.
     pub fn current() -> Self {
         env::vars_os().collect()
     }
 
-    /// A copy with these variables changed. A variable is removed if its new value is `None` or cannot
-    /// exist in an environment (environ(7)).
+    /// Returns a copy with these variables changed. A variable is removed if its new value is `None` or cannot exist in
+    /// an environment (environ(7)).
     #[must_use]
     pub fn changed_by<N: Into<OsString>, V: Into<OsString>>(
         mut self,
@@ -36,33 +36,33 @@ impl CallerEnvironment {
         self
     }
 
-    /// A variable's value, if it is set and is text. Other values cannot be passed on.
+    /// Returns a variable's value, if it is set and is UTF-8. Other values cannot be passed on.
     pub fn text(&self, name: &str) -> Option<&str> {
         self.variables.get(OsStr::new(name))?.to_str()
     }
 
-    /// Whether a variable is set, to text or not.
+    /// Returns whether a variable is set, even if it is not UTF-8.
     pub(super) fn has(&self, name: &str) -> bool {
         self.variables.contains_key(OsStr::new(name))
     }
 
-    /// The search path for programs.
+    /// Returns the search path for programs.
     pub(super) fn path(&self) -> &OsStr {
         let path = self.variables.get(OsStr::new("PATH"));
         path.map_or(OsStr::new(""), OsString::as_os_str)
     }
 
-    /// The variables that decide which interpreter a name means, directly or through a launcher of
-    /// that name: `PATH`, `HOME` and `PYENV_*`.
-    pub(crate) fn deciding(&self) -> impl Iterator<Item = (&OsStr, &OsStr)> {
-        let decides = |name: &OsStr| {
+    /// Returns the variables that determine which interpreter a name selects, directly or through a launcher of that
+    /// name: `PATH`, `HOME` and `PYENV_*`.
+    pub(crate) fn selecting_variables(&self) -> impl Iterator<Item = (&OsStr, &OsStr)> {
+        let selects = |name: &OsStr| {
             let name = name.to_string_lossy();
             name == "PATH" || name == "HOME" || name.starts_with("PYENV_")
         };
         self.variables
             .iter()
             .map(|(name, value)| (name.as_os_str(), value.as_os_str()))
-            .filter(move |(name, _)| decides(name))
+            .filter(move |(name, _)| selects(name))
     }
 }
 
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_chooses_the_interpreter_decides() {
+    fn only_selecting_variables_are_returned() {
         let all = environment(&[
             "PATH",
             "HOME",
@@ -105,7 +105,7 @@ mod tests {
             "LD_PRELOAD",
             "AWS_SECRET_ACCESS_KEY",
         ]);
-        let names: Vec<_> = all.deciding().map(|(name, _)| name).collect();
+        let names: Vec<_> = all.selecting_variables().map(|(name, _)| name).collect();
         assert_eq!(names, ["HOME", "PATH", "PYENV_VERSION"]);
     }
 
@@ -125,13 +125,13 @@ mod tests {
     }
 
     #[test]
-    fn values_are_not_shown() {
+    fn debug_output_hides_values() {
         let shown = format!("{:?}", environment(&["TOKEN"]));
         assert_eq!(shown, r#"{"TOKEN"}"#);
     }
 
     #[test]
-    fn what_is_no_text_is_not_passed_on() {
+    fn value_that_is_not_utf8_is_not_passed_on() {
         use std::os::unix::ffi::OsStringExt;
         let odd = [(OsString::from("A"), OsString::from_vec(vec![0xff]))];
         assert_eq!(CallerEnvironment::from_iter(odd).text("A"), None);

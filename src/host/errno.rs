@@ -1,17 +1,17 @@
-//! A kernel error number as a value that can be serialized and compared.
+//! Defines a kernel error number that can be serialized and compared.
 
 use std::fmt;
 use std::io;
 
-/// errno(3).
+/// An error number (errno(3)).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Errno(pub i32);
 
 impl Errno {
-    /// Not an error number: the kernel ended the process instead of answering it.
+    /// Not an error number: the kernel killed the process.
     pub const KILLED: Self = Self(0);
 
-    /// The number of a failed system call.
+    /// Returns the errno of a failed system call.
     pub(super) fn of(error: &io::Error) -> Self {
         Self(error.raw_os_error().unwrap_or(libc::EIO))
     }
@@ -32,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn says_name_and_meaning() {
+    fn display_shows_name_and_description() {
         assert_eq!(Errno(1).to_string(), "EPERM (operation not permitted)");
         assert_eq!(Errno::KILLED.to_string(), "the process was killed");
     }

@@ -1,11 +1,11 @@
-//! The remedy for a host that has run out of a resource. A host that forbids something needs a
-//! different remedy: there a weaker level may help, and here it never does.
+//! Suggests remedies for a host that has run out of a resource. A host that forbids something needs a different remedy:
+//! a weaker level may help there, but never against exhaustion.
 
 use std::io;
 
 use nix::errno::Errno;
 
-/// What to do about the error, or `otherwise` if it is not about exhaustion.
+/// Returns the remedy for an error, or `otherwise` if the error does not mean exhaustion.
 pub fn exhaustion_hint(errno: Errno, otherwise: &'static str) -> &'static str {
     match errno {
         Errno::EMFILE => "run fewer at once, or allow this process more open files (`ulimit -n`)",
@@ -24,7 +24,7 @@ pub fn exhaustion_hint(errno: Errno, otherwise: &'static str) -> &'static str {
     }
 }
 
-/// The errno's description, with what to do if a resource has run out.
+/// Returns the errno's description, with the remedy if a resource is exhausted.
 pub fn with_hint(errno: Errno) -> String {
     match exhaustion_hint(errno, "") {
         "" => errno.desc().to_owned(),
@@ -32,7 +32,7 @@ pub fn with_hint(errno: Errno) -> String {
     }
 }
 
-/// What to do about a step of a jail that failed.
+/// Returns the remedy for a failed step of a jail.
 pub fn step_hint(errno: Errno) -> &'static str {
     let otherwise = match errno {
         Errno::EPERM => {
@@ -44,13 +44,13 @@ pub fn step_hint(errno: Errno) -> &'static str {
     exhaustion_hint(errno, otherwise)
 }
 
-/// The hint for an error of the standard library.
+/// Returns the remedy for an I/O error.
 pub fn io_exhaustion_hint(error: &io::Error, otherwise: &'static str) -> &'static str {
     let errno = error.raw_os_error().map(Errno::from_raw);
     errno.map_or(otherwise, |errno| exhaustion_hint(errno, otherwise))
 }
 
-/// Whether an operation failed because something has run out.
+/// Returns whether an operation failed because a resource is exhausted.
 pub fn has_run_out(error: &io::Error) -> bool {
     !io_exhaustion_hint(error, "").is_empty()
 }
@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_forbidden_is_told_apart_from_what_has_run_out() {
+    fn exhaustion_hints_exclude_refusals() {
         let open = |errno: Errno| io_exhaustion_hint(&errno.into(), "check `sandfork doctor`");
         assert!(open(Errno::EMFILE).contains("ulimit -n"));
         assert!(open(Errno::EFBIG).contains("ulimit -f"));

@@ -1,4 +1,4 @@
-//! What the host has left at this moment, so that no more is started than it can hold.
+//! Measures the host's free resources, so that no more is started than it can hold.
 
 use std::fs;
 
@@ -8,21 +8,21 @@ use super::Controller;
 use super::HostUser;
 use super::cgroup::room;
 
-/// The remaining resources; `u64::MAX` if nothing limits one.
+/// Free resources; `u64::MAX` for a resource without a limit.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Headroom {
-    /// Bytes available without swapping (`MemAvailable` of proc_meminfo(5)), or fewer if a cgroup of
-    /// this process leaves fewer.
+    /// Bytes available without swapping (`MemAvailable` of proc_meminfo(5)), or fewer if a cgroup of this process
+    /// allows fewer.
     pub memory: u64,
-    /// Processes and threads that the guests' user may still have (`RLIMIT_NPROC` minus its current
-    /// number), or fewer if the kernel or a cgroup leaves fewer.
+    /// Processes and threads that the guests' user may still create (`RLIMIT_NPROC` minus its current number), or fewer
+    /// if the kernel or a cgroup allows fewer.
     pub tasks: u64,
     /// Descriptors that this process may still open (`RLIMIT_NOFILE`).
     pub descriptors: u64,
 }
 
 impl Headroom {
-    /// Measures now. Looks at every process of the host, and reserves nothing.
+    /// Measures now. Reads the status of every process on the host, and reserves nothing.
     pub fn now() -> Self {
         Self {
             memory: memory_left(),
@@ -46,13 +46,13 @@ fn tasks_left() -> u64 {
         number("/proc/sys/kernel/pid_max"),
     ];
     let running = tasks_running(&read("/proc/loadavg")).unwrap_or(0);
-    let of_machine = most
+    let machine_left = most
         .into_iter()
         .flatten()
         .min()
         .map(|most| most.saturating_sub(running));
-    let of_user = left_of_user(soft(Resource::RLIMIT_NPROC));
-    let bounds = [of_user, of_machine, room(Controller::Pids)];
+    let user_left = tasks_left_of_user(soft(Resource::RLIMIT_NPROC));
+    let bounds = [user_left, machine_left, room(Controller::Pids)];
     bounds.into_iter().flatten().min().unwrap_or(u64::MAX)
 }
 
@@ -76,9 +76,9 @@ fn entries(directory: &str) -> u64 {
     fs::read_dir(directory).map_or(0, |entries| entries.count() as u64)
 }
 
-/// What a limit leaves to the host user of the guests. The kernel counts everything that this user
-/// runs on the host, including threads.
-fn left_of_user(limit: u64) -> Option<u64> {
+/// Returns how many tasks a limit leaves to the guests' host user. The kernel counts everything that this user runs on
+/// the host, including threads.
+fn tasks_left_of_user(limit: u64) -> Option<u64> {
     if limit == u64::MAX {
         return None;
     }
@@ -98,7 +98,7 @@ fn left_of_user(limit: u64) -> Option<u64> {
     Some(limit.saturating_sub(running))
 }
 
-/// How many threads a process has, if its real user is this one (proc_pid_status(5)).
+/// Returns how many threads a process has, if its real uid is this one (proc_pid_status(5)).
 fn threads_of(uid: u32, status: &str) -> Option<u64> {
     let real: u32 = field(status, "Uid:")?
         .split_ascii_whitespace()
@@ -109,7 +109,7 @@ fn threads_of(uid: u32, status: &str) -> Option<u64> {
     (real == uid).then_some(threads)
 }
 
-/// The tasks of the whole machine: the number after the slash of proc_loadavg(5).
+/// Returns the number of tasks on the machine: the number after the slash in proc_loadavg(5).
 fn tasks_running(loadavg: &str) -> Option<u64> {
     let of_all = loadavg.split_ascii_whitespace().nth(3)?.split_once('/')?.1;
     of_all.parse().ok()
@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_kernels_texts_are_read() {
+    fn kernel_formats_are_parsed() {
         let meminfo = "MemTotal:  24684084 kB\nMemFree: 1 kB\nMemAvailable:   2048 kB\n";
         assert_eq!(
             field(meminfo, "MemAvailable:").and_then(kibibytes),
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn this_machine_has_something_left() {
+    fn this_machine_has_headroom() {
         let headroom = Headroom::now();
         assert!(
             headroom.memory > 1 << 20 && headroom.memory < u64::MAX,

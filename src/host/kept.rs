@@ -1,5 +1,5 @@
-//! What later starts run, or believe, outside any sandbox or before any guest, and how they find it. No guest may be able
-//! to exchange it.
+//! Finds the files that later starts run or trust, outside any sandbox or before any guest, and the paths by which they
+//! are found. No guest may be able to replace them.
 
 use std::env;
 use std::path::{self, Path, PathBuf};
@@ -9,17 +9,17 @@ use super::route::{Links, Route};
 use super::{CallerEnvironment, EnvironmentStore, Interpreter, SystemPath, interpreter};
 use crate::outcome::word_enum;
 
-/// Something that later starts run or believe.
+/// A file or directory that later starts run or trust.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Kept {
-    /// What it is.
+    /// Its kind.
     pub what: KeptKind,
-    /// How it is found.
+    /// The directory entries through which it is found.
     pub route: Route,
 }
 
 word_enum! {
-    /// What later starts run or believe, as a sentence names it.
+    /// The kinds, as messages name them.
     pub enum KeptKind {
         /// A file of the policy.
         Policy = "the policy",
@@ -27,37 +27,37 @@ word_enum! {
         VirtualEnvironment = "the virtual environment",
         /// The interpreter.
         Interpreter = "the interpreter",
-        /// What the interpreter imports and loads.
+        /// Modules and libraries that the interpreter loads.
         Libraries = "the interpreter's libraries",
-        /// What all programs load.
+        /// Libraries that all programs load.
         SystemLibraries = "the system's libraries",
         /// A program's name in a directory of `PATH`.
         OnPath = "programs on `PATH`",
-        /// The directory of the files for the next start, and of the key of snapshots.
+        /// The directory of cached files for the next start, and of the key for snapshots.
         Cache = "Sandfork's cache",
-        /// The directory of environments of packages.
+        /// The directory of package environments.
         Environments = "the environments of packages",
-        /// This program.
+        /// The program that runs Sandfork.
         Program = "the program that runs Sandfork",
-        /// The certificates that the host trusts.
+        /// The host's trusted certificates.
         Certificates = "the trusted certificates",
-        /// A file with a secret of the policy.
+        /// A file that holds a secret of the policy.
         Secret = "a secret",
     }
 }
 
-/// What a policy adds to what later starts run or believe.
+/// The policy's own files that later starts run or trust.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct KeptNeeds {
-    /// The files that it was read from.
+    /// The files from which the policy was read.
     pub policies: Vec<PathBuf>,
-    /// The files of its secrets.
+    /// The files of the policy's secrets.
     pub secrets: Vec<PathBuf>,
-    /// Its interpreter, if it is the host's: a name or a path.
+    /// The policy's interpreter, if it is one of the host: a name or a path.
     pub interpreter: Option<String>,
 }
 
-/// Finds what later starts run or believe.
+/// Collects what later starts run or trust.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Keeper {
     links: Links,
@@ -65,7 +65,7 @@ pub(super) struct Keeper {
 }
 
 impl Keeper {
-    /// With all that does not depend on what the interpreter reports of itself.
+    /// Collects everything that does not depend on the interpreter's facts.
     pub(super) fn new(
         needs: &KeptNeeds,
         environment: &CallerEnvironment,
@@ -91,7 +91,7 @@ impl Keeper {
                 keeper.add(KeptKind::OnPath, on_path(named));
             }
         }
-        // What makes environments of packages executes it.
+        // Creating package environments executes uv.
         let resolver = environment.text("SANDFORK_UV");
         match resolver {
             Some(named) => keeper.add(KeptKind::OnPath, [named]),
@@ -104,21 +104,21 @@ impl Keeper {
     }
 
     fn add(&mut self, what: KeptKind, paths: impl IntoIterator<Item = impl AsRef<Path>>) {
-        // Only an empty path has no absolute one.
+        // Only an empty path cannot be made absolute.
         for path in paths.into_iter().flat_map(path::absolute) {
             let route = self.links.route(&path);
             self.kept.push(Kept { what, route });
         }
     }
 
-    /// All of them, with what belongs to the interpreter.
+    /// Adds what belongs to the interpreter, and returns everything.
     pub(super) fn with(mut self, interpreter: &Interpreter) -> Vec<Kept> {
         self.add(KeptKind::VirtualEnvironment, &interpreter.venv);
         let programs = [&interpreter.executable, &interpreter.binary];
         self.add(KeptKind::Interpreter, programs);
         self.add(KeptKind::Libraries, [&interpreter.stdlib]);
         self.add(KeptKind::Libraries, &interpreter.libraries);
-        // Headers are shown by their path too. The other directories are on the binary's way.
+        // Headers are used by their path too. Other directories are above the binary already.
         let shown = interpreter.programs.iter();
         let shown = shown.filter(|directory| !interpreter.binary.starts_with(directory));
         self.add(KeptKind::Libraries, shown);
@@ -126,8 +126,8 @@ impl Keeper {
     }
 }
 
-/// What the loader takes libraries from, interpreters take packages from (`dist-packages` of Debian), and launchers take a
-/// shell from. `/usr` has data besides.
+/// Returns whether programs load code from a system path: the loader its libraries, interpreters their packages
+/// (`dist-packages` of Debian), and launchers their shell. `/usr` as a whole has data too.
 fn is_of_programs(path: &Path) -> bool {
     path != Path::new("/usr") && !path.starts_with("/usr/share") && !SystemPath::is_of_java(path)
 }

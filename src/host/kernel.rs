@@ -1,15 +1,15 @@
-//! The kernel's version (uname(2)) and the processor architecture.
+//! Determines the kernel's version (uname(2)) and the processor architecture.
 
 use std::fmt;
 
-/// Version of the running kernel.
+/// The version of the running kernel.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct KernelVersion {
-    /// First number.
+    /// The first number.
     pub major: u32,
-    /// Second number.
+    /// The second number.
     pub minor: u32,
-    /// The whole release string, as `uname -r` prints it.
+    /// The full release string, as `uname -r` prints it.
     pub release: String,
 }
 
@@ -47,7 +47,7 @@ pub enum Arch {
 }
 
 impl Arch {
-    /// The architecture that this library was built for.
+    /// Returns the architecture for which this library was built.
     pub fn current() -> Option<Self> {
         match std::env::consts::ARCH {
             "x86_64" => Some(Self::X86_64),
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_the_releases_of_distributions() {
+    fn distribution_releases_are_parsed() {
         for (release, version) in [
             ("6.1.0-18-cloud-amd64", (6, 1)),
             ("6.12.43+deb13-cloud-amd64", (6, 12)),

@@ -1,4 +1,4 @@
-//! Whether the kernel has Landlock (Documentation/userspace-api/landlock.rst).
+//! Determines whether the kernel supports Landlock (Documentation/userspace-api/landlock.rst).
 
 use nix::errno::Errno;
 
@@ -7,18 +7,18 @@ use sandfork_jail::sys;
 /// The kernel's support for Landlock.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum LandlockSupport {
-    /// Landlock is available, with this ABI. Holds the ABI, from 1.
+    /// Landlock is available. Holds the ABI version, from 1.
     Abi(u32),
-    /// Landlock is built in, but not among the security modules chosen at boot (`EOPNOTSUPP`).
+    /// Landlock is built in but was not enabled at boot (`EOPNOTSUPP`).
     NotEnabled,
-    /// A seccomp filter around this process refuses its calls (`EPERM`).
+    /// A seccomp filter around this process denies the Landlock system calls (`EPERM`).
     Filtered,
-    /// Landlock is missing in this kernel, or hidden by such a filter (`ENOSYS`).
+    /// This kernel lacks Landlock, or a seccomp filter hides it (`ENOSYS`).
     NotBuilt,
 }
 
 impl LandlockSupport {
-    /// The ABI, if Landlock can be used.
+    /// Returns the ABI version, if Landlock can be used.
     pub fn abi(self) -> Option<u32> {
         match self {
             Self::Abi(abi) => Some(abi),

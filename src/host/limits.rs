@@ -1,4 +1,4 @@
-//! The machine's resources, so that a policy cannot promise more.
+//! Determines the machine's resources, so that a policy cannot promise more.
 
 use std::fs;
 use std::num::NonZeroUsize;
@@ -8,21 +8,20 @@ use nix::sys::resource::{Resource, getrlimit};
 use super::cgroup::memory_limit;
 use super::headroom::{field, kibibytes};
 
-/// The ceilings of this machine and of this process.
+/// The upper bounds of this machine and of this process.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct HostLimits {
-    /// Physical memory (`MemTotal` of proc_meminfo(5)), or the cgroup's limit if that is lower,
-    /// bytes.
+    /// Physical memory (`MemTotal` of proc_meminfo(5)), or the cgroup's limit if that is lower, in bytes.
     pub memory: u64,
-    /// Processes that this user may have (`RLIMIT_NPROC`, `/proc/sys/kernel/pid_max`).
+    /// The number of processes that this user may have (`RLIMIT_NPROC`, `/proc/sys/kernel/pid_max`).
     pub pids: u64,
-    /// Processors that this process may run on.
+    /// The number of processors on which this process may run.
     pub cpus: u32,
-    /// The hard limits, which no process may raise.
+    /// The hard limits, which an unprivileged process cannot raise.
     pub hard: HardLimits,
 }
 
-/// Hard resource limits (getrlimit(2)); `u64::MAX` means none.
+/// Hard resource limits (getrlimit(2)); `u64::MAX` means unlimited.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct HardLimits {
     /// `RLIMIT_CPU`, seconds.
@@ -58,7 +57,7 @@ impl HardLimits {
     }
 }
 
-/// How many processors this process may use, by its affinity and its cgroups' quotas.
+/// Returns how many processors this process may use, by its affinity and its cgroups' quotas.
 pub(crate) fn processors() -> NonZeroUsize {
     std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)
 }
@@ -93,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_meminfo() {
+    fn meminfo_is_parsed() {
         assert_eq!(
             total_memory("MemTotal:       24684084 kB\nMemFree: 1 kB\n"),
             Some(25_276_502_016)
@@ -102,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn this_machine_has_something_to_give() {
+    fn this_machine_has_limits() {
         let limits = HostLimits::probe();
         assert!(
             limits.memory > 1 << 20 && limits.memory < u64::MAX,

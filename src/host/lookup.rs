@@ -1,8 +1,8 @@
-//! Whether the host has a path that a guest named.
+//! Checks whether the host has a path that a guest named.
 //!
-//! A guest chooses the path, so a lookup must neither wait nor do anything: a file system behind a network or a
-//! process (NFS, FUSE) may never answer, and an automounter mounts what is asked for. So only paths on local file
-//! systems are looked up, from mount to mount, without a symbolic link and without opening anything.
+//! A guest chooses the path, so a lookup must neither block nor have side effects: a network or user-space file system
+//! (NFS, FUSE) may never answer, and an automounter mounts what is looked up. So only paths on local file systems are
+//! looked up, without crossing mounts, following symbolic links or opening files.
 
 use std::fs;
 use std::io;
@@ -14,26 +14,26 @@ use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, ResolveFlag, openat2};
 
 use super::mountinfo::{Mount, parse};
 
-/// File systems that answer without another machine or a process.
+/// File systems that answer without another machine or a user-space process.
 const LOCAL: &[&str] = &[
     "bcachefs", "btrfs", "erofs", "exfat", "ext2", "ext3", "ext4", "f2fs", "iso9660", "overlay",
     "ramfs", "squashfs", "tmpfs", "vfat", "xfs", "zfs",
 ];
 
-/// The mounts of this process, to look paths up.
+/// The mount table of this process.
 #[derive(Debug)]
 pub struct Lookup(Vec<Mount>);
 
 impl Lookup {
-    /// Reads the table of mounts.
+    /// Reads the mount table.
     pub fn new() -> io::Result<Self> {
-        // The names of mount points are bytes. A line with one that is no text covers no path that is one.
+        // Mount points are bytes. One that is not UTF-8 is a prefix of no path that is UTF-8.
         let table = fs::read("/proc/self/mountinfo")?;
         Ok(Self(parse(&String::from_utf8_lossy(&table))))
     }
 
-    /// Whether there is something at an absolute path. `None` if that cannot be told without waiting or following
-    /// a symbolic link.
+    /// Returns whether an absolute path exists. `None` if that cannot be determined without blocking or following a
+    /// symbolic link.
     pub fn exists(&self, path: &Path) -> Option<bool> {
         let mut parts = path.components();
         let is_plain = parts.next() == Some(Component::RootDir)
@@ -43,7 +43,7 @@ impl Lookup {
             .iter()
             .filter(|mount| path.starts_with(&mount.point))
             .collect();
-        // A mount hides what was mounted at the same point before.
+        // Of several mounts at one point, only the last is visible.
         let nearest = above
             .iter()
             .max_by_key(|mount| mount.point.components().count())?;
@@ -68,7 +68,7 @@ impl Lookup {
     }
 }
 
-/// A handle on what is at a path, which opens nothing and mounts nothing.
+/// Opens an `O_PATH` handle, which neither opens the file nor triggers an automount.
 fn open(directory: impl AsFd, path: &Path, more: ResolveFlag) -> Result<OwnedFd, Errno> {
     let how = OpenHow::new()
         .flags(OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC)
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn plain_paths_on_local_file_systems_are_found() {
+    fn paths_on_local_file_systems_are_found() {
         let directory = tempfile::tempdir().unwrap();
         let root = directory.path().canonicalize().unwrap();
         fs::write(root.join("file"), "").unwrap();
@@ -96,7 +96,7 @@ mod tests {
         assert_eq!(exists("file"), Some(true));
         assert_eq!(exists("missing"), Some(false));
         assert_eq!(exists("file/beneath"), Some(false));
-        // What a link points at is not looked up.
+        // Links are not followed.
         assert_eq!(exists("loop/file"), None);
         for path in ["relative", "/..", "/tmp/../etc", ""] {
             assert_eq!(lookup.exists(Path::new(path)), None, "{path}");
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_looked_up_where_an_answer_may_take_forever() {
+    fn paths_on_remote_file_systems_are_not_looked_up() {
         let mount = |point: &str, kind: &str| Mount {
             root: "/".into(),
             point: point.into(),

@@ -1,7 +1,7 @@
-//! What this kernel, this process and this interpreter can do, as a plain value.
+//! Describes what the kernel, this process and the interpreter can do, as a plain value.
 //!
-//! [`probe()`] asks the kernel; a test builds a [`Host`] by hand. This module makes no decision:
-//! `plan` decides from a policy and a host.
+//! [`probe()`] asks the kernel; a test builds a [`Host`] by hand. This module decides nothing: `plan` decides from a
+//! policy and a host.
 
 mod cache_directory;
 mod cgroup;
@@ -86,7 +86,7 @@ pub struct Machine {
     pub user: HostUser,
     /// Whether the jail's namespaces and mounts can be created.
     pub namespaces: NamespaceSupport,
-    /// Whether there can be a time namespace besides.
+    /// Whether a time namespace can be created as well.
     pub time_namespaces: TimeNamespaces,
     /// Landlock, and its ABI.
     pub landlock: LandlockSupport,
@@ -96,29 +96,29 @@ pub struct Machine {
     pub cgroup: CgroupSupport,
     /// The machine's resources.
     pub limits: HostLimits,
-    /// The kind of its processors.
+    /// The kind of the machine's processors.
     pub processors: Processors,
 }
 
-/// Everything that a plan needs to know besides the policy.
+/// Everything that a plan depends on besides the policy.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Host {
     /// The kernel and this process.
     pub machine: Machine,
     /// The interpreter for the zygote.
     pub interpreter: Interpreter,
-    /// The system's own directories that exist here, in the order of their names.
+    /// The existing system directories, sorted by name.
     pub system: Vec<SystemPath>,
     /// What the probe found at each path that the policy names.
     pub paths: BTreeMap<PathBuf, PathFact>,
-    /// The text of the script that is about to run, if not every user can read its file.
+    /// The text of the script to run, if not every user can read its file.
     pub closed_script: Option<String>,
     /// Values of the variables that the policy takes from the caller.
     pub caller_env: BTreeMap<String, String>,
-    /// What later starts run or believe; nothing if the policy makes nothing of the host writable.
+    /// Files and directories that programs run or trust later. Empty if the policy makes no host path writable.
     pub kept: Vec<Kept>,
-    /// The directory of environments of packages, without symbolic links: guests take code from there.
+    /// The directory of package environments, without symbolic links. Guests load code from there.
     pub environments: Option<PathBuf>,
-    /// The file with the certificates that the host trusts, if the policy needs one and there is one.
+    /// The host's file of trusted certificates, if the policy needs one and it exists.
     pub certificates: Option<PathBuf>,
 }

@@ -1,19 +1,19 @@
-//! Modules of Python in a directory, as its path-based finder sees them (`importlib.machinery.FileFinder`).
+//! Finds the Python modules in a directory, by the rules of `importlib.machinery.FileFinder`.
 
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// The file that an import of this path without its suffix runs: that of a package, or of a module. A directory without
-/// `__init__` is none, because any other module of its name precedes it.
+/// Returns the file that an import of this path without its suffix runs: that of a package, or of a module. A directory
+/// without `__init__` has none, because any other module of its name takes precedence.
 pub fn module_at(path: &Path) -> Option<PathBuf> {
     let (directory, name) = (path.parent()?, path.file_name()?);
     file_of(path, OsStr::new("__init__")).or_else(|| file_of(directory, name))
 }
 
-/// A module's file in a directory. The name of an extension module says for which interpreter it is, which does not
-/// matter here.
+/// Returns a module's file in a directory. The tag that an extension module's name carries for its interpreter is
+/// ignored.
 fn file_of(directory: &Path, name: &OsStr) -> Option<PathBuf> {
     let entries = fs::read_dir(directory).ok()?;
     let mut files = entries.flatten().map(|entry| entry.file_name());
@@ -21,7 +21,7 @@ fn file_of(directory: &Path, name: &OsStr) -> Option<PathBuf> {
     Some(directory.join(found))
 }
 
-/// The name of the module in a file of this name, if it can have one.
+/// Returns the name of the module that a file of this name would define, if any.
 pub fn module_name(file: &OsStr) -> Option<&OsStr> {
     let bytes = file.as_bytes();
     let dot = bytes.iter().position(|byte| *byte == b'.')?;
@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn packages_and_modules_have_files_and_other_directories_have_none() {
+    fn only_packages_and_modules_have_files() {
         let directory = tempfile::tempdir().unwrap();
         let at = |path: &str| directory.path().join(path);
         for file in [
@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn only_files_of_modules_have_a_module_name() {
+    fn only_module_files_have_a_module_name() {
         assert_eq!(module_name(OsStr::new("code.py")), Some(OsStr::new("code")));
         assert_eq!(module_name(OsStr::new("code.json")), None);
         assert_eq!(module_name(OsStr::new("code")), None);

@@ -1,14 +1,14 @@
-//! `/proc/self/mountinfo` (proc_pid_mountinfo(5)), as far as cgroups need it.
+//! Parses `/proc/self/mountinfo` (proc_pid_mountinfo(5)).
 
 use std::borrow::Cow;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
-/// One mount.
+/// A mount.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct Mount {
-    /// The directory of the file system that is mounted.
+    /// The directory within the file system that is mounted.
     pub root: PathBuf,
     /// The mount point.
     pub point: PathBuf,
@@ -18,7 +18,7 @@ pub(super) struct Mount {
     pub options: Vec<String>,
 }
 
-/// Parses every mount, in the kernel's order. Skips lines that it cannot parse.
+/// Parses all mounts, in the kernel's order. Skips malformed lines.
 pub(super) fn parse(text: &str) -> Vec<Mount> {
     text.lines().filter_map(parse_line).collect()
 }
@@ -39,7 +39,7 @@ fn parse_line(line: &str) -> Option<Mount> {
     })
 }
 
-/// Undoes the kernel's octal escapes of space, tab, newline and backslash.
+/// Decodes the kernel's octal escapes of space, tab, newline and backslash.
 pub(crate) fn unescape(field: &str) -> Cow<'_, Path> {
     if !field.contains('\\') {
         return Cow::Borrowed(Path::new(field));
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_a_line_with_escapes_and_optional_fields() {
+    fn line_with_escapes_and_optional_fields_is_parsed() {
         let line =
             "36 35 98:0 /a\\040b /mnt/c\\134d rw,noatime master:1 shared:2 - cgroup none rw,memory";
         assert_eq!(
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn leaves_out_what_it_cannot_read() {
+    fn malformed_lines_are_skipped() {
         assert_eq!(parse("\nnonsense\n1 2 3:4 / - tmpfs\n"), []);
     }
 }

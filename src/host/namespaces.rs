@@ -1,31 +1,31 @@
-//! Whether the jail's namespaces and mounts can really be created.
+//! Probes whether the jail's namespaces and mounts can be created.
 //!
-//! On several distributions unshare(2) succeeds and a later call fails. The probe therefore tries
-//! the whole chain in a child process, as the user that the jail will run as.
+//! On several distributions unshare(2) succeeds and a later call fails. The probe therefore tries the whole sequence in
+//! a child process, as the user under which the jail will run.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use super::probe::untried;
-use super::user::{GIVES_UP_ROOT, SYS_ADMIN, effective_capabilities};
+use super::user::{DROP_ROOT, SYS_ADMIN, effective_capabilities};
 use super::{Errno, GUEST_ID, HostUser};
 use crate::error::Error;
 use sandfork_jail::sys::probe_child::{ChainFailure, ChainIdentity, ChainStep, try_chain};
 
-/// The result of the attempt.
+/// The result of the probe.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum NamespaceSupport {
-    /// Every step holds.
+    /// Every step succeeded.
     Available,
-    /// A step was refused.
+    /// The kernel refused a step.
     Refused(Refusal),
 }
 
-/// Whether processes can have clocks of their own (time_namespaces(7), Linux 5.6).
+/// Whether processes can have separate clocks (time_namespaces(7), Linux 5.6).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum TimeNamespaces {
-    /// They can.
+    /// Time namespaces can be created.
     Available,
     /// The kernel was built without them, or `user.max_time_namespaces` is 0.
     Unavailable,
@@ -43,54 +43,55 @@ impl TimeNamespaces {
     }
 }
 
-/// The step that the kernel refused.
+/// The refusal of one step.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Refusal {
     /// The step that was refused.
     pub step: ChainStep,
     /// The kernel's error.
     pub errno: Errno,
-    /// The cause, as far as the system shows it.
+    /// The cause, as far as it can be determined.
     pub cause: RefusalCause,
 }
 
-/// What forbids user namespaces.
+/// The reason why a step was refused.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum RefusalCause {
-    /// As many exist as `user.max_KIND_namespaces` allows. It has the kind: one of which there may be none, or `user`.
+    /// The limit `user.max_KIND_namespaces` is reached. Holds the kind whose limit is 0, or else `user`.
     NoneLeft(&'static str),
     /// Debian's `kernel.unprivileged_userns_clone` is 0.
     UnprivilegedCloneOff,
     /// Ubuntu's `kernel.apparmor_restrict_unprivileged_userns` is 1.
     AppArmor,
-    /// This process runs in a container, whose seccomp profile or capabilities forbid it.
+    /// This process runs in a container whose seccomp profile or capabilities forbid the step.
     Container,
-    /// A filter of system calls around this process, which is in no container, as of a unit of systemd.
+    /// A seccomp filter around this process, which is not in a container, forbids the step, such as the filter of a
+    /// systemd unit.
     Filter,
-    /// Root, which copies the host's mounts before it gives up its uid, has no `CAP_SYS_ADMIN` for that.
+    /// Root lacks `CAP_SYS_ADMIN`, with which it copies the host's mounts before it drops its uid.
     RootWithoutSysAdmin,
-    /// Root has neither that nor the capabilities by which it gives up its uid.
+    /// Root lacks `CAP_SYS_ADMIN` and the capabilities with which it drops its uid.
     RootWithoutCapabilities,
-    /// The host has no such device for the sandbox to show.
+    /// The host lacks a device that every sandbox shows.
     NoDevice(Device),
     /// The root file system is the initramfs, which pivot_root(2) cannot leave.
     Initramfs,
-    /// This process has changed its user, so that its files in `/proc` are root's (PR_SET_DUMPABLE of prctl(2)).
+    /// This process has changed its user, so root owns its files in `/proc` (`PR_SET_DUMPABLE` of prctl(2)).
     NotDumpable,
     /// The cause is unknown.
     Unknown,
 }
 
-/// A device that each sandbox shows.
+/// A device that every sandbox shows.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Device {
     /// Its path.
     pub path: &'static str,
-    /// Its numbers, major and minor.
+    /// The major and minor number.
     pub numbers: &'static str,
 }
 
-/// The devices that a sandbox with mounts shows.
+/// The devices in a sandbox with a mount namespace.
 pub const DEVICES: [Device; 6] = [
     Device::new("/dev/null", "1 3"),
     Device::new("/dev/zero", "1 5"),
@@ -106,24 +107,24 @@ impl Device {
     }
 }
 
-/// The kinds of namespaces that the jail makes, as user_namespaces(7) names their maximum.
+/// The kinds of namespaces that the jail creates, as the limits of user_namespaces(7) name them.
 const KINDS: [&str; 7] = ["user", "mnt", "pid", "net", "ipc", "uts", "cgroup"];
 
 /// The system settings that can restrict namespaces.
 struct Settings {
-    /// A kind of namespace of which the host allows none.
-    without: Option<&'static str>,
+    /// A kind of namespace whose limit is 0.
+    forbidden_kind: Option<&'static str>,
     unprivileged_userns_clone: Option<u64>,
     apparmor_restrict: Option<u64>,
-    around: Around,
+    confinement: Confinement,
     is_dumpable: bool,
-    /// The effective capabilities of root that gives up its uid; `None` for an ordinary user, who needs none.
-    of_root: Option<u64>,
+    /// The effective capabilities of root, which drops its uid; `None` for an ordinary user, who needs none.
+    root_capabilities: Option<u64>,
 }
 
-/// What confines this process already.
+/// What already confines this process.
 #[derive(Clone, Copy, Eq, PartialEq)]
-enum Around {
+enum Confinement {
     Nothing,
     /// A seccomp filter.
     Filter,
@@ -131,8 +132,7 @@ enum Around {
 }
 
 impl NamespaceSupport {
-    /// Tries the chain. Exhaustion is not a refusal: a host that has run out of a resource is an
-    /// error.
+    /// Runs the probe. Exhaustion is not a refusal: a host that has run out of a resource causes an error.
     pub(super) fn probe(user: HostUser) -> Result<Self, Error> {
         let drop_to = user.drop_to.map(|ids| (ids.uid, ids.gid));
         let identity = ChainIdentity {
@@ -149,14 +149,14 @@ impl NamespaceSupport {
         match tried {
             Ok(()) => Ok(Self::with_devices()),
             Err(ChainFailure { step, errno }) if has_run_out(errno) => {
-                let problem = format!("what this host can do could not be tried: could not {step}");
+                let problem = format!("this host could not be probed: could not {step}");
                 Err(untried(problem, Errno(errno)))
             }
-            Err(failure) => Ok(Self::Refused(Settings::read(user).judge(failure))),
+            Err(failure) => Ok(Self::Refused(Settings::read(user).refusal(failure))),
         }
     }
 
-    /// The chain holds, and copies `/usr` alone: the jail copies the devices too.
+    /// Checks the devices too: the probe mounts only `/usr`, but the jail also mounts the devices.
     fn with_devices() -> Self {
         let missing = |device: &&Device| !Path::new(device.path).exists();
         DEVICES
@@ -172,7 +172,7 @@ impl NamespaceSupport {
     }
 }
 
-/// Whether the errno means a lack of processes, memory or descriptors, which may be temporary.
+/// Returns whether the errno means a lack of processes, memory or descriptors, which may be temporary.
 fn has_run_out(errno: i32) -> bool {
     [libc::EAGAIN, libc::ENOMEM, libc::EMFILE, libc::ENFILE].contains(&errno)
 }
@@ -186,32 +186,32 @@ impl Settings {
             "/run/systemd/container",
         ];
         let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-        let around = if marks.iter().any(|mark| Path::new(mark).exists()) {
-            Around::Container
+        let confinement = if marks.iter().any(|mark| Path::new(mark).exists()) {
+            Confinement::Container
         } else if status.lines().any(|line| line == "Seccomp:\t2") {
-            Around::Filter
+            Confinement::Filter
         } else {
-            Around::Nothing
+            Confinement::Nothing
         };
         Self {
-            without: KINDS
+            forbidden_kind: KINDS
                 .into_iter()
                 .find(|kind| number(&format!("/proc/sys/user/max_{kind}_namespaces")) == Some(0)),
             unprivileged_userns_clone: number("/proc/sys/kernel/unprivileged_userns_clone"),
             apparmor_restrict: number("/proc/sys/kernel/apparmor_restrict_unprivileged_userns"),
-            around,
-            // The kernel gives the files of any other process to root, as by `fs.suid_dumpable=2` too.
+            confinement,
+            // Root owns the `/proc` files of a process that is not dumpable (also with `fs.suid_dumpable=2`).
             is_dumpable: fs::metadata("/proc/self/status").is_ok_and(|own| own.uid() == user.uid),
-            of_root: user.drop_to.map(|_| effective_capabilities(&status)),
+            root_capabilities: user.drop_to.map(|_| effective_capabilities(&status)),
         }
     }
 
     fn root_lacks(&self, capabilities: u64) -> bool {
-        self.of_root
+        self.root_capabilities
             .is_some_and(|has| has & capabilities != capabilities)
     }
 
-    fn judge(&self, failure: ChainFailure) -> Refusal {
+    fn refusal(&self, failure: ChainFailure) -> Refusal {
         let ChainFailure { step, errno } = failure;
         Refusal {
             step,
@@ -222,14 +222,14 @@ impl Settings {
 
     fn cause_of(&self, step: ChainStep, errno: i32) -> RefusalCause {
         match step {
-            ChainStep::Unshare if errno == libc::ENOSPC || self.without.is_some() => {
-                RefusalCause::NoneLeft(self.without.unwrap_or("user"))
+            ChainStep::Unshare if errno == libc::ENOSPC || self.forbidden_kind.is_some() => {
+                RefusalCause::NoneLeft(self.forbidden_kind.unwrap_or("user"))
             }
             ChainStep::Unshare if self.unprivileged_userns_clone == Some(0) => {
                 RefusalCause::UnprivilegedCloneOff
             }
             ChainStep::OpenTree if errno == libc::EPERM && self.root_lacks(SYS_ADMIN) => {
-                if self.root_lacks(GIVES_UP_ROOT) {
+                if self.root_lacks(DROP_ROOT) {
                     RefusalCause::RootWithoutCapabilities
                 } else {
                     RefusalCause::RootWithoutSysAdmin
@@ -239,14 +239,18 @@ impl Settings {
             ChainStep::DenySetgroups if errno == libc::EACCES && !self.is_dumpable => {
                 RefusalCause::NotDumpable
             }
-            // AppArmor lets the process create the namespace and then denies operations in it. A
-            // container on such a host shows the host's setting.
-            ChainStep::Unshare if errno == libc::EPERM && self.around == Around::Container => {
+            // AppArmor lets the process create the namespace and then denies operations in it. A container on such a
+            // host sees the host's setting.
+            ChainStep::Unshare
+                if errno == libc::EPERM && self.confinement == Confinement::Container =>
+            {
                 RefusalCause::Container
             }
             _ if self.apparmor_restrict == Some(1) => RefusalCause::AppArmor,
-            _ if self.around == Around::Container => RefusalCause::Container,
-            _ if self.around == Around::Filter && errno == libc::EPERM => RefusalCause::Filter,
+            _ if self.confinement == Confinement::Container => RefusalCause::Container,
+            _ if self.confinement == Confinement::Filter && errno == libc::EPERM => {
+                RefusalCause::Filter
+            }
             _ => RefusalCause::Unknown,
         }
     }
@@ -257,22 +261,22 @@ mod tests {
     use super::*;
 
     const FREE: Settings = Settings {
-        without: None,
+        forbidden_kind: None,
         unprivileged_userns_clone: None,
         apparmor_restrict: None,
-        around: Around::Nothing,
+        confinement: Confinement::Nothing,
         is_dumpable: true,
-        of_root: None,
+        root_capabilities: None,
     };
 
     #[test]
-    fn names_what_stands_behind_a_refusal() {
+    fn refusal_cause_is_named() {
         let off = Settings {
             unprivileged_userns_clone: Some(0),
             ..FREE
         };
         let none = Settings {
-            without: Some("net"),
+            forbidden_kind: Some("net"),
             ..FREE
         };
         let ubuntu = Settings {
@@ -280,7 +284,7 @@ mod tests {
             ..FREE
         };
         let docker = Settings {
-            around: Around::Container,
+            confinement: Confinement::Container,
             ..FREE
         };
         let docker_on_ubuntu = Settings {
@@ -335,7 +339,7 @@ mod tests {
             ),
             (ChainStep::Unshare, eperm, &FREE, RefusalCause::Unknown),
         ] {
-            let refusal = settings.judge(ChainFailure { step, errno });
+            let refusal = settings.refusal(ChainFailure { step, errno });
             assert_eq!(
                 refusal,
                 Refusal {
@@ -348,9 +352,9 @@ mod tests {
     }
 
     #[test]
-    fn a_filter_refuses_with_eperm() {
+    fn seccomp_filter_refuses_with_eperm() {
         let unit = Settings {
-            around: Around::Filter,
+            confinement: Confinement::Filter,
             ..FREE
         };
         let cause = |errno| unit.cause_of(ChainStep::PrivateMounts, errno);
@@ -359,12 +363,12 @@ mod tests {
     }
 
     #[test]
-    fn root_needs_capabilities_and_an_ordinary_user_none() {
+    fn only_root_needs_capabilities() {
         const OF_DOCKER: u64 = 0x0000_0000_a804_25fb;
-        let cause = |of_root| {
+        let cause = |root_capabilities| {
             let settings = Settings {
-                around: Around::Container,
-                of_root,
+                confinement: Confinement::Container,
+                root_capabilities,
                 ..FREE
             };
             settings.cause_of(ChainStep::OpenTree, libc::EPERM)
@@ -376,11 +380,11 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_has_changed_its_user_is_no_container() {
+    fn undumpable_process_is_not_a_container() {
         let cause = |is_dumpable| {
             let settings = Settings {
                 is_dumpable,
-                around: Around::Container,
+                confinement: Confinement::Container,
                 ..FREE
             };
             settings.cause_of(ChainStep::DenySetgroups, libc::EACCES)

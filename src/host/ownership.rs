@@ -1,4 +1,4 @@
-//! Who can write to a directory, or put another one in its place.
+//! Checks who can write to a directory, or replace it.
 
 use std::fs;
 use std::io;
@@ -9,36 +9,36 @@ use std::os::unix::fs::MetadataExt;
 use nix::sys::stat::Mode;
 use nix::unistd::{AccessFlags, eaccess, geteuid};
 
-/// Why what is in a directory may be others' work.
+/// The reason why other users may have written a directory's contents.
 #[derive(Debug)]
 pub(crate) enum Exposed {
-    /// Another user owns it, or a directory above it.
+    /// Another user owns the directory or one above it.
     Foreign(PathBuf),
-    /// Other users can write to it, or to a directory above it.
+    /// Other users can write to the directory or to one above it.
     Writable(PathBuf),
-    /// This user cannot make it, or write to it.
+    /// This user cannot create the directory or write to it.
     Closed(PathBuf, io::Error),
-    /// The kernel did not say.
+    /// The directory could not be examined.
     Io(PathBuf, io::Error),
 }
 
-/// Checks that this user alone can have put files into an open directory.
+/// Checks that only this user can have put files into an open directory.
 pub fn check_private(path: &Path, metadata: &fs::Metadata) -> Result<(), Exposed> {
     if metadata.uid() != geteuid().as_raw() {
         return Err(Exposed::Foreign(path.into()));
     }
     check_writers(path, metadata)?;
-    // Another user who may write to a directory above may put another directory of this user there.
+    // A user who may write to a parent may move another directory of this user there.
     let parent = path.parent().unwrap_or(path);
     let parent = fs::canonicalize(parent).map_err(|error| Exposed::Io(parent.to_owned(), error))?;
     parent.ancestors().try_for_each(check_above)
 }
 
-/// Whether only root and this user can rename what is in a directory.
+/// Checks that only root and this user can rename entries of a directory.
 fn check_above(path: &Path) -> Result<(), Exposed> {
     let metadata = fs::metadata(path).map_err(|error| Exposed::Io(path.to_owned(), error))?;
     check_owner(path, &metadata)?;
-    // In a sticky directory, such as /tmp, only its owner renames a file.
+    // In a sticky directory such as /tmp, only the owner of a file can rename it.
     if metadata.mode() & Mode::S_ISVTX.bits() != 0 {
         return Ok(());
     }
@@ -62,8 +62,8 @@ fn check_owner(path: &Path, metadata: &fs::Metadata) -> Result<(), Exposed> {
     }
 }
 
-/// Checks that this user can make a directory. One that another user's directory is to hold is not made: with `sudo`,
-/// `HOME` may be another user's, who could then keep nothing there.
+/// Checks that this user can create a directory. The directory must not be inside another user's: with `sudo`, `HOME`
+/// may belong to another user, who could then create nothing there.
 pub fn may_be_made(directory: &Path) -> Result<(), Exposed> {
     let there = directory.ancestors().find_map(|path| {
         let metadata = fs::metadata(path).ok()?;
@@ -84,10 +84,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_directory_that_this_user_cannot_make_is_named() {
+    fn uncreatable_directory_is_named() {
         let place = tempfile::tempdir().unwrap();
         may_be_made(&place.path().join("a/b")).unwrap();
-        // Permissions of directories do not bind root.
+        // Uses a file as the parent, because directory permissions do not bind root.
         let file = place.path().join("file");
         fs::write(&file, "").unwrap();
         let wanted = file.join("a");

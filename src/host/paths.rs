@@ -1,4 +1,4 @@
-//! What exists at a path that a policy names.
+//! Examines the paths that a policy names.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -7,19 +7,19 @@ use std::path::Path;
 use super::route::{Links, Route};
 use super::{Errno, Reach};
 
-/// The longest script of which the jail has a copy, in bytes.
+/// The maximum size of a script that the jail copies, in bytes.
 const LONGEST_COPY: u64 = 256 << 10;
 
-/// One path of the host.
+/// The state of a path on the host.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum PathFact {
-    /// It exists.
+    /// The path exists.
     Found {
         /// The kind of file after following symbolic links.
         kind: PathKind,
-        /// How it is found.
+        /// The directory entries through which the path is found.
         route: Route,
-        /// Whether any user can read it.
+        /// Who can read the file.
         reach: Reach,
     },
     /// The path does not exist, or this user cannot see it. Holds the error of the lookup.
@@ -38,7 +38,7 @@ pub enum PathKind {
 }
 
 impl PathFact {
-    /// The text of a script that not every user can read, if it is short enough for the jail to have a copy.
+    /// Returns the text of a script that not every user can read, if it is short enough for the jail to copy.
     pub(super) fn closed_text(path: &Path) -> Option<String> {
         let found = fs::metadata(path).ok()?;
         let is_closed = found.permissions().mode() & 0o004 == 0;

@@ -1,21 +1,21 @@
-//! The kind of the machine's processors.
+//! Determines the kind of the machine's processors.
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader};
 
-/// What a program may know of the machine's processors.
+/// What a guest may know about the machine's processors.
 ///
-/// Any program can ask the processor itself for its kind (CPUID), so that it is no secret.
+/// Any program can query the processor itself (CPUID), so the kind is not a secret.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Processors {
-    /// The lines of proc_cpuinfo(5) that say of what kind one processor is, without those about its place.
+    /// The lines of proc_cpuinfo(5) that describe one processor's kind, without those about its position.
     pub kind: String,
-    /// The numbers that processors of this machine can have, as `/sys/devices/system/cpu/possible` lists them.
+    /// The possible processor numbers of this machine, in the format of `/sys/devices/system/cpu/possible`.
     pub possible: String,
 }
 
-/// The keys that describe a kind. The others are about a processor's place and load, or about known flaws.
+/// The keys that describe the kind. The others concern a processor's position, load or known flaws.
 const KEYS: [&str; 25] = [
     "vendor_id",
     "cpu family",
@@ -53,7 +53,7 @@ impl Processors {
         Self {
             kind: kind(&cpuinfo.unwrap_or_default()),
             possible: match possible.trim() {
-                // What the kernel has at most.
+                // The kernel's maximum.
                 "" => "0-8191".to_owned(),
                 possible => possible.to_owned(),
             },
@@ -61,8 +61,8 @@ impl Processors {
     }
 }
 
-/// The lines before the first empty one. The kernel asks each processor as it is read about, which takes long on a
-/// large machine.
+/// Reads the lines before the first empty line. The kernel queries each processor as its block is read, which is slow
+/// on a large machine.
 fn first_block(file: impl BufRead) -> io::Result<String> {
     let mut text = String::new();
     for line in file.lines() {
@@ -74,10 +74,10 @@ fn first_block(file: impl BufRead) -> io::Result<String> {
     Ok(text)
 }
 
-/// The lines about one processor that say of what kind it is.
+/// Returns the lines of one processor that describe its kind.
 ///
-/// Its frequency is the nominal one, because the present one depends on what the host does: on x86, `bogomips` is twice
-/// the nominal one.
+/// The frequency is the nominal one, because the current one depends on the host's load. On x86, `bogomips` is twice
+/// the nominal frequency.
 fn kind(cpuinfo: &str) -> String {
     let fields = || cpuinfo.lines().filter_map(|line| line.split_once(':'));
     let bogomips = fields().find(|(key, _)| key.trim() == "bogomips");
@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_kind_has_neither_place_nor_load() {
+    fn processor_kind_excludes_position_and_load() {
         let x86 = "processor\t: 0\nvendor_id\t: V\nmicrocode\t: 0x1\ncpu MHz\t\t: 3101.512\ncore id\t\t: 7\n\
             bogomips\t: 5200.00\npower management:\n\nprocessor\t: 1\nvendor_id\t: W\n";
         let expected =

@@ -1,5 +1,5 @@
-//! Which entries of directories the lookup of a path uses (path_resolution(7)). What can replace one of them decides
-//! where the path leads.
+//! Lists the directory entries that the lookup of a path uses (path_resolution(7)). Whoever can replace one of them
+//! decides where the path leads.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -8,27 +8,28 @@ use std::path::{Component, Path, PathBuf};
 use nix::errno::Errno;
 use nix::fcntl::readlink;
 
-/// As many as the kernel follows.
+/// The maximum number of links that the kernel follows.
 const MOST_LINKS: usize = 40;
 
-/// The way of a lookup.
+/// The result of a lookup.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Route {
-    /// Each entry that it uses, links too, by its path without links: those of the path, those of each link's target, up
-    /// to the first that does not exist.
+    /// Every directory entry that the lookup uses, including links, as a path without links: those of the path and of
+    /// each link's target, up to the first that does not exist.
     pub entries: Vec<PathBuf>,
-    /// Where it leads: the path without links, as far as it exists.
+    /// The resolved path, without links as far as it exists.
     pub end: PathBuf,
 }
 
 impl Route {
-    /// The way of an absolute path, where `read_link` has a link's target, and `EINVAL` for what is no link (readlink(2)).
+    /// Looks up an absolute path. `read_link` returns a link's target, or `EINVAL` for an entry that is not a link
+    /// (readlink(2)).
     pub fn new(path: &Path, mut read_link: impl FnMut(&Path) -> Result<PathBuf, Errno>) -> Self {
         let mut route = Self {
             entries: Vec::new(),
             end: PathBuf::from("/"),
         };
-        let mut ahead = parts_backwards(path);
+        let mut ahead = reversed_components(path);
         let (mut links, mut exists) = (0, true);
         while let Some(part) = ahead.pop() {
             if part == ".." {
@@ -47,7 +48,7 @@ impl Route {
                     if target.is_absolute() {
                         route.end = PathBuf::from("/");
                     }
-                    ahead.extend(parts_backwards(&target));
+                    ahead.extend(reversed_components(&target));
                 }
                 Err(Errno::EINVAL) => {}
                 Ok(_) | Err(_) => exists = false,
@@ -56,14 +57,14 @@ impl Route {
         route
     }
 
-    /// The last entry at or beneath a path without links, if the lookup uses one.
+    /// Returns the last entry at or beneath a directory without links, if the lookup uses one.
     pub fn entry_in(&self, directory: &Path) -> Option<&Path> {
         let mut entries = self.entries.iter().rev();
         let found = entries.find(|entry| entry.starts_with(directory));
         found.map(PathBuf::as_path)
     }
 
-    /// Whether the lookup leaves a directory by an entry in it, as by a link there.
+    /// Returns whether the lookup enters a directory and leaves it again, for example by a link in it.
     pub fn turns_in(&self, directory: &Path) -> bool {
         let mut inside = self
             .entries
@@ -73,8 +74,8 @@ impl Route {
     }
 }
 
-/// The names in a path, the last one first.
-fn parts_backwards(path: &Path) -> Vec<std::ffi::OsString> {
+/// Returns the components of a path in reverse order.
+fn reversed_components(path: &Path) -> Vec<std::ffi::OsString> {
     let part = |part: Component| match part {
         Component::Normal(name) => Some(name.to_owned()),
         Component::ParentDir => Some(OsStr::new("..").to_owned()),
@@ -83,12 +84,12 @@ fn parts_backwards(path: &Path) -> Vec<std::ffi::OsString> {
     path.components().rev().filter_map(part).collect()
 }
 
-/// The links of this host. Each entry is read once.
+/// Caches the links of this host. Each entry is read once.
 #[derive(Clone, Debug, Default)]
 pub struct Links(BTreeMap<PathBuf, Result<PathBuf, Errno>>);
 
 impl Links {
-    /// The way of an absolute path.
+    /// Looks up an absolute path.
     pub fn route(&mut self, path: &Path) -> Route {
         Route::new(path, |entry| {
             if let Some(known) = self.0.get(entry) {
@@ -106,7 +107,7 @@ impl Links {
 mod tests {
     use super::*;
 
-    /// The way on a host that has these: links and their targets. `-` stands for what is no link.
+    /// Looks up a path on a host with these links and targets. `-` marks an entry that is not a link.
     fn on_host(path: &str, host: &[(&str, &str)]) -> Route {
         Route::new(Path::new(path), |entry| {
             let found = host.iter().find(|(path, _)| entry == Path::new(path));
@@ -129,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn each_entry_on_the_way_is_named() {
+    fn every_entry_of_the_lookup_is_listed() {
         let host = [
             ("/opt", "-"),
             ("/opt/py", "../share/cur"),
@@ -151,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_looked_up_behind_what_does_not_exist() {
+    fn lookup_stops_at_a_missing_entry() {
         let host = [("/a", "-"), ("/a/link", "gone/deep"), ("/a/b", "-")];
         let expected = |entries: &str, end: &str| (entries.to_owned(), end.to_owned());
         assert_eq!(
@@ -165,14 +166,14 @@ mod tests {
     }
 
     #[test]
-    fn a_circle_of_links_ends() {
+    fn circular_links_end_the_lookup() {
         let (entries, end) = route("/loop/x", &[("/loop", "loop")]);
         assert_eq!(entries.split(' ').count(), MOST_LINKS + 1);
         assert_eq!(end, "/loop/x");
     }
 
     #[test]
-    fn a_way_turns_where_an_entry_can_be_exchanged_for_a_link() {
+    fn turns_in_finds_links_in_a_directory() {
         let host = [
             ("/w", "-"),
             ("/w/link", "/other"),
@@ -194,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn the_links_of_this_host_are_followed() {
+    fn links_of_this_host_are_followed() {
         let dir = tempfile::tempdir().unwrap();
         let real = dir.path().canonicalize().unwrap();
         std::os::unix::fs::symlink("there", real.join("link")).unwrap();

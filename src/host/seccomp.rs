@@ -1,4 +1,4 @@
-//! Whether the kernel has seccomp filters (seccomp(2)).
+//! Determines whether the kernel supports seccomp filters (seccomp(2)).
 
 use nix::errno::Errno;
 
@@ -7,11 +7,11 @@ use sandfork_jail::sys;
 /// The kernel's support for seccomp filters.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum SeccompSupport {
-    /// Filters can be loaded, and may kill a process.
+    /// Filters can be loaded, including filters that kill a process.
     Available,
-    /// A filter around this process refuses to load more (`EPERM`).
+    /// A filter around this process denies loading more (`EPERM`).
     Filtered,
-    /// This kernel has no seccomp filters.
+    /// This kernel does not support seccomp filters.
     Missing,
 }
 

@@ -1,6 +1,6 @@
 //! Quotes an argument for a shell, so that a person can copy it.
 
-/// The argument as one word of a POSIX shell.
+/// Returns the argument as one word of a POSIX shell.
 pub fn quoted(argument: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-./=:,@%+".contains(c);
     if !argument.is_empty() && argument.chars().all(is_plain) {
@@ -14,7 +14,7 @@ mod tests {
     use super::quoted;
 
     #[test]
-    fn a_shell_reads_the_argument_back() {
+    fn shell_reads_the_argument_back() {
         for (argument, word) in [
             ("limits.wall=2s", "limits.wall=2s"),
             ("filesystem.read=/a b", "'filesystem.read=/a b'"),

@@ -1,11 +1,11 @@
-//! The directories in which a Linux system keeps its programs and libraries.
+//! Lists the directories that hold a Linux system's programs and libraries.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Programs and libraries (hier(7)), and the stores of NixOS and Guix, which contain the targets of
-/// links to their interpreters and libraries.
+/// Programs and libraries (hier(7)), and the stores of NixOS and Guix, which hold the targets of their links to
+/// interpreters and libraries.
 const CANDIDATES: [&str; 20] = [
     "/bin",
     "/etc/alternatives",
@@ -29,7 +29,7 @@ const CANDIDATES: [&str; 20] = [
     "/usr/share/zoneinfo",
 ];
 
-/// How the paths of Java's settings begin, to which its directories in `/usr` have links: `/etc/java-17-openjdk` on
+/// The prefix of the paths of Java's settings, to which Java's directories in `/usr` link: `/etc/java-17-openjdk` on
 /// Debian, `/etc/java17-openjdk` on Arch, `/etc/java` on Fedora.
 const JAVA: &str = "/etc/java";
 
@@ -47,7 +47,7 @@ pub struct SystemPath {
 pub enum SystemPathKind {
     /// A directory.
     Directory,
-    /// A symbolic link, as `/bin` is where `/usr` was merged. Holds the target of the link.
+    /// A symbolic link, such as `/bin` with a merged `/usr`. Holds its target.
     Symlink(PathBuf),
     /// A regular file.
     File,
@@ -67,11 +67,11 @@ impl SystemPath {
         all.iter().filter_map(|path| Self::probe(path)).collect()
     }
 
-    /// Whether the path is of Java's settings.
+    /// Returns whether the path belongs to Java's settings.
     pub fn is_of_java(path: &Path) -> bool {
         let path = path.as_os_str().as_encoded_bytes();
         let rest = path.strip_prefix(JAVA.as_bytes());
-        // Packages such as javascript-common have settings of their own.
+        // Other packages, such as javascript-common, share the prefix.
         rest.is_some_and(|rest| !rest.first().is_some_and(u8::is_ascii_alphabetic))
     }
 
@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn java_has_its_settings_and_no_others() {
+    fn only_java_settings_match() {
         for (path, expected) in [
             ("/etc/java", true),
             ("/etc/java-17-openjdk", true),

@@ -3,14 +3,14 @@
 use std::fs::File;
 use std::io::{self, Read};
 
-/// The text of a file of at most so many MiB.
+/// Reads a text file of at most this many MiB.
 ///
 /// # Errors
-/// If it is longer, is not UTF-8, or cannot be read.
+/// If the file is longer, is not UTF-8, or cannot be read.
 pub fn whole_text(file: File, most_mib: u64) -> io::Result<String> {
     let longest = most_mib << 20;
     let mut bytes = Vec::new();
-    // One byte more than allowed tells "too long" from "just fits": what is cut off could mean something else.
+    // Read one byte more than allowed to detect a longer file: a truncated text could change its meaning.
     file.take(longest + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > longest {
         return Err(io::Error::other(format!("longer than {most_mib} MiB")));

@@ -1,20 +1,21 @@
-//! Yama, a security module that restricts which processes may trace others
+//! Reads the setting of Yama, a security module that restricts which processes may trace others
 //! (Documentation/admin-guide/LSM/Yama.rst).
 
 use std::fs;
 
-/// What the host allows.
+/// Which processes may trace others on this host.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Tracing {
-    /// At least to trace descendants.
+    /// Every process may trace at least its descendants.
     Allowed,
-    /// Only with privilege over the other's user namespace, which its maker has (`kernel.yama.ptrace_scope=2`).
+    /// Only a process with privilege over the target's user namespace, which the namespace's creator has
+    /// (`kernel.yama.ptrace_scope=2`).
     Privileged,
-    /// To no process (`kernel.yama.ptrace_scope=3`).
+    /// No process may trace another (`kernel.yama.ptrace_scope=3`).
     Forbidden,
 }
 
-/// What the host allows at the moment.
+/// Reads the current setting.
 pub fn tracing() -> Tracing {
     let scope = fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope");
     match scope.as_deref().map(str::trim_end) {

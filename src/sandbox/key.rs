@@ -67,7 +67,7 @@ impl SandboxKey {
         parts.add_identity(&interpreter);
         if is_script(&interpreter) {
             // A launcher chooses by these variables, and by its own files.
-            for (name, value) in environment.deciding() {
+            for (name, value) in environment.selecting_variables() {
                 parts.add(name);
                 parts.add(value);
             }

@@ -978,7 +978,7 @@ fn invalid_input_is_reported() -> Result<(), Failed> {
         ("nonsense", "is not what Sandfork wrote there"),
         (
             "{\"environment\":\"../../etc\",\"requirements\":[],\"interpreter\":\"/\"}",
-            "it names no environment",
+            "it does not name an environment",
         ),
     ] {
         fs::remove_file(&name)?;

@@ -1,5 +1,5 @@
-//! Compares the outcome of a task with what the task expects. Pure, and in the host: the guest never gets
-//! what is expected. The work grows with the size of what is compared, which limits bound.
+//! Compares the outcome of a task with its `expect`. Pure, and runs in the host: the guest never receives the expected
+//! result. The cost is proportional to the size of the compared data, which the limits bound.
 
 mod numeric;
 
@@ -12,36 +12,36 @@ use self::numeric::Numeric;
 use super::exact_json::{ExactJson, ExactNumber};
 use crate::outcome::{Outcome, Status, Verdict, word_enum};
 
-/// What a task expects.
+/// The expected result of a task.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Expect {
-    /// The standard output.
+    /// The expected standard output.
     pub stdout: Option<String>,
-    /// The value of the last expression.
+    /// The expected value of the last expression.
     pub value: Option<ExactJson>,
-    /// Which whitespace of the output counts.
+    /// Which whitespace of the output is significant.
     pub whitespace: Whitespace,
-    /// How much numbers may differ: absolutely, or in proportion to the expected one if that is above 1.
-    /// Without it, words of the output are compared as text.
+    /// How much numbers may differ: absolutely, or relative to the expected number if that is above 1. If `None`, words
+    /// of the output are compared as text.
     pub tolerance: Option<f64>,
 }
 
 word_enum! {
-    /// Which whitespace counts.
+    /// Which whitespace is significant.
     #[derive(Default)]
     pub enum Whitespace {
-        /// None at the end of a line or of the output.
+        /// All but whitespace at the end of a line or of the output.
         #[default]
         Trailing = "trailing",
-        /// Only that there is some between two words.
+        /// Only whether words are separated by whitespace.
         Any = "any",
-        /// Every character.
+        /// All whitespace.
         Exact = "exact",
     }
 }
 
 impl Expect {
-    /// Compares. Gives no verdict on a run that was cancelled.
+    /// Compares an outcome. Returns `None` for a run that was cancelled.
     pub fn judge(&self, outcome: &Outcome) -> Option<Verdict> {
         if outcome.status() == Status::Interrupted {
             return None;
@@ -70,17 +70,17 @@ impl Expect {
         match self.whitespace {
             Whitespace::Exact => {
                 let same = |expected: &str, found: &str| expected == found;
-                pieces("line", expected.split('\n'), found.split('\n'), same)
+                compare_pieces("line", expected.split('\n'), found.split('\n'), same)
             }
             Whitespace::Trailing => {
                 let (expected, found) = (lines(expected), lines(found));
                 let same = |expected: &str, found: &str| self.same_line(expected, found);
-                pieces("line", expected, found, same)
+                compare_pieces("line", expected, found, same)
             }
             Whitespace::Any => {
                 let (expected, found) = (expected.split_whitespace(), found.split_whitespace());
                 let same = |expected: &str, found: &str| self.same_word(expected, found);
-                pieces("word", expected, found, same)
+                compare_pieces("word", expected, found, same)
             }
         }
     }
@@ -110,19 +110,19 @@ impl Expect {
     }
 }
 
-/// The lines of a text, without whitespace at the end of each and of all.
+/// Returns the lines of a text without trailing whitespace.
 fn lines(text: &str) -> impl Iterator<Item = &str> {
     text.trim_end().split('\n').map(str::trim_end)
 }
 
-/// The spaces before and between the words of a line.
+/// Returns the whitespace before and between the words of a line.
 fn gaps(line: &str) -> impl Iterator<Item = &str> {
     let gaps = line.split(|character: char| !character.is_whitespace());
     gaps.filter(|gap| !gap.is_empty())
 }
 
 /// Compares two texts piece by piece.
-fn pieces<'t>(
+fn compare_pieces<'t>(
     noun: &str,
     mut expected: impl Iterator<Item = &'t str>,
     mut found: impl Iterator<Item = &'t str>,
@@ -147,22 +147,22 @@ fn pieces<'t>(
     Ok(())
 }
 
-/// The number of characters at the start that both have.
+/// Returns the length of the common prefix in characters.
 fn shared(one: &str, other: &str) -> usize {
     let pairs = one.chars().zip(other.chars());
     pairs.take_while(|(one, other)| one == other).count()
 }
 
-/// The most characters of a text in a message.
+/// The maximum number of characters that a message quotes.
 const MOST_SHOWN: usize = 60;
 
-/// A part of a text around a character, in quotes.
+/// Quotes the part of a text around a character.
 fn quote(text: &str, around: usize) -> String {
     let (before, part, after) = excerpt(text, around);
     format!("{before}{part:?}{after}")
 }
 
-/// A part of a text around a character, with dots where it does not begin or end there.
+/// Returns the part of a text around a character, with dots where it was cut.
 fn excerpt(text: &str, around: usize) -> (&'static str, String, &'static str) {
     let start = around.saturating_sub(MOST_SHOWN / 3);
     let mut rest = text.chars().skip(start);
@@ -172,7 +172,7 @@ fn excerpt(text: &str, around: usize) -> (&'static str, String, &'static str) {
     (before, part, after)
 }
 
-/// Compares JSON values as Python compares what they stand for, except that a truth value is no number.
+/// Compares JSON values by the rules of Python equality, except that a boolean does not equal a number.
 struct Values {
     tolerance: f64,
 }
@@ -212,7 +212,7 @@ impl Values {
             return Ok(());
         }
         let (expected, found) = (expected.to_string(), text_of(found));
-        // Long ones may begin with the same digits.
+        // Long numbers may start with the same digits.
         let start = match expected.len().max(found.len()) {
             0..=MOST_SHOWN => 0,
             _ => shared(&expected, &found),
@@ -221,7 +221,7 @@ impl Values {
             let (before, part, after) = excerpt(text, start);
             before.to_owned() + &part + after
         };
-        Err(says(path, &part(&expected), &part(&found)))
+        Err(message(path, &part(&expected), &part(&found)))
     }
 
     fn items<'f>(
@@ -240,7 +240,7 @@ impl Values {
             return Ok(());
         }
         let count = |length: usize| format!("{length} elements");
-        Err(says(path, &count(expected.len()), &count(found_length)))
+        Err(message(path, &count(expected.len()), &count(found_length)))
     }
 
     fn members(
@@ -268,7 +268,7 @@ impl Values {
     }
 }
 
-/// The members of a `dict` that has a key `type`. `None` if it has keys that are no texts.
+/// Returns the members of an encoded `dict`. `None` if one of its keys is not a string.
 fn texts(dict: &Json) -> Option<Map<String, Json>> {
     let items = dict.get("items")?.as_array()?;
     let pair = |item: &Json| Some((item.get(0)?.as_str()?.to_owned(), item.get(1)?.clone()));
@@ -276,7 +276,7 @@ fn texts(dict: &Json) -> Option<Map<String, Json>> {
     members.filter(|members| members.len() == items.len())
 }
 
-/// The list in a value's notation under this key. Empty if the value is malformed.
+/// Returns the list under a key of an encoded value. Empty if the value is malformed.
 fn list<'f>(found: &'f Json, key: &str) -> &'f [Json] {
     found
         .get(key)
@@ -284,7 +284,7 @@ fn list<'f>(found: &'f Json, key: &str) -> &'f [Json] {
         .map_or(&[], Vec::as_slice)
 }
 
-/// Whether a value is written as this in the notation of results.
+/// Returns whether a value has exactly this JSON encoding.
 fn is_written_as(expected: &ExactJson, found: &Json) -> bool {
     match (expected, found) {
         (ExactJson::Null, Json::Null) => true,
@@ -309,21 +309,21 @@ fn is_written_as(expected: &ExactJson, found: &Json) -> bool {
     }
 }
 
-/// A found value as a message shows it.
+/// Formats a found value for a message.
 fn text_of(found: &Json) -> String {
     Numeric::of_value(found).map_or_else(|| found.to_string(), |number| number.to_string())
 }
 
-/// The starts of both.
+/// Describes a difference by the start of both values.
 fn difference(path: &str, expected: &str, found: &str) -> String {
     let start = |text: &str| {
         let (_, part, after) = excerpt(text, 0);
         part + after
     };
-    says(path, &start(expected), &start(found))
+    message(path, &start(expected), &start(found))
 }
 
-fn says(path: &str, expected: &str, found: &str) -> String {
+fn message(path: &str, expected: &str, found: &str) -> String {
     format!("{path}: expected {expected}, found {found}")
 }
 

@@ -1,4 +1,4 @@
-//! Numbers of a comparison: whole ones exactly, at any size.
+//! Compares numbers, integers of any size exactly.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,27 +10,27 @@ use serde_json::Value as Json;
 use crate::batch::exact_json::ExactNumber;
 use crate::outcome::value::as_python_prints;
 
-/// A number of the output or of a value.
+/// A number from the output or from a value.
 #[derive(Clone, Debug)]
 pub enum Numeric {
     Whole(BigInt),
     Float(f64),
 }
 
-/// The most characters of a word that is a number, so that a word of a megabyte is none.
+/// The maximum length of a word that is parsed as a number, so that a megabyte of digits is not.
 const LONGEST_WORD: usize = 400;
 
-/// Whole numbers of so many bits are floats too.
+/// Integers of up to this many bits are exactly representable as a float.
 const EXACT_IN_FLOAT: u64 = 53;
 
-/// A float holds a whole number of so many bits, rounded.
+/// Integers of up to this many bits are within the range of a float, but may be rounded.
 const MOST_IN_FLOAT: u64 = 1000;
 
-/// Numbers of so many decimal digits are always worth their conversion.
+/// Integers of up to this many decimal digits are always cheap enough to convert.
 const FEW_DIGITS: u64 = 640;
 
 impl Numeric {
-    /// The number that a word is: finite, in digits.
+    /// Parses a word as a finite decimal number.
     pub fn of_word(word: &str) -> Option<Self> {
         let digits = |byte: u8| byte.is_ascii_digit() || b"+-.eE".contains(&byte);
         if word.len() > LONGEST_WORD || !word.bytes().all(digits) {
@@ -43,7 +43,7 @@ impl Numeric {
         float.map(Self::Float)
     }
 
-    /// The number that a value is, as a result has it.
+    /// Returns the number that a result's encoded value represents.
     pub fn of_value(value: &Json) -> Option<Self> {
         if let Json::Number(number) = value {
             let whole = number.as_i64().map(BigInt::from);
@@ -58,8 +58,8 @@ impl Numeric {
         BigInt::parse_bytes(hex.as_bytes(), 16).map(Self::Whole)
     }
 
-    /// Whether it is near an expected number. None of the work is done that an expected number of very many digits
-    /// would take, unless this one has as many.
+    /// Returns whether this number is within the tolerance of an expected number. Does not convert a very long expected
+    /// number unless this number is about as long.
     pub fn is_near(&self, expected: &ExactNumber, tolerance: f64) -> bool {
         let expected = match expected {
             ExactNumber::Whole(whole) => Self::Whole((*whole).into()),
@@ -69,7 +69,7 @@ impl Numeric {
                     Self::Whole(whole) => whole.bits(),
                     Self::Float(_) => 0,
                 };
-                // A decimal digit has more than three bits.
+                // A decimal digit carries more than three bits.
                 if digits.len() as u64 > FEW_DIGITS.max(bits / 3 + 40) {
                     return false;
                 }
@@ -82,15 +82,15 @@ impl Numeric {
         expected.is_near_to(self, tolerance)
     }
 
-    /// Whether `other` is near to this one, which is expected.
+    /// Returns whether `other` is within the tolerance of this number, which is the expected one.
     pub fn is_near_to(&self, other: &Self, tolerance: f64) -> bool {
         match (self.exact_float(), other.exact_float()) {
             (Some(one), Some(other)) => (one - other).abs() <= tolerance * one.abs().max(1.0),
-            _ => are_near(&self.integer(), &other.integer(), tolerance),
+            _ => integers_are_near(&self.integer(), &other.integer(), tolerance),
         }
     }
 
-    /// The float that it is, if it is one exactly.
+    /// Returns the number as a float, if that is exact.
     fn exact_float(&self) -> Option<f64> {
         match self {
             Self::Whole(whole) if whole.bits() <= EXACT_IN_FLOAT => whole.to_f64(),
@@ -99,7 +99,7 @@ impl Numeric {
         }
     }
 
-    /// Without its fraction, which is nothing beside a number that is no float.
+    /// Returns the number without its fraction, which is negligible next to an integer beyond 53 bits.
     fn integer(&self) -> Cow<'_, BigInt> {
         match self {
             Self::Whole(whole) => Cow::Borrowed(whole),
@@ -108,12 +108,12 @@ impl Numeric {
     }
 }
 
-/// Whether a whole number is near an expected one. A tolerance is no more exact than a float.
-fn are_near(expected: &BigInt, found: &BigInt, tolerance: f64) -> bool {
+/// Returns whether an integer is within the tolerance of an expected one. A tolerance is no more exact than a float.
+fn integers_are_near(expected: &BigInt, found: &BigInt, tolerance: f64) -> bool {
     if expected == found || tolerance <= 0.0 {
         return expected == found;
     }
-    // In a unit in which both are floats.
+    // Scale both numbers into the range of a float.
     let unit = expected
         .bits()
         .max(found.bits())
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn digits_of_both_bases_are_one_number() {
+    fn decimal_and_hex_are_the_same_number() {
         let factorial = "815915283247897734345611269596115894272000000000";
         let hex = "8eeae81b84c7f27e080fde64ff05254000000000";
         assert_eq!(decimal(factorial), factorial);
@@ -166,12 +166,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn digits_are_read_as_they_are_written(text in "-?[1-9][0-9]{0,300}") {
+        fn decimal_digits_round_trip(text in "-?[1-9][0-9]{0,300}") {
             prop_assert_eq!(decimal(&text), text);
         }
 
         #[test]
-        fn floats_are_the_integers_that_they_print(float in -1e308f64..1e308) {
+        fn float_converts_to_its_printed_integer(float in -1e308f64..1e308) {
             let whole = float.trunc() + 0.0;
             prop_assert_eq!(Numeric::Float(float).integer().to_string(), format!("{whole:.0}"));
         }

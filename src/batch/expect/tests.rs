@@ -47,7 +47,7 @@ fn wrong(verdict: &Verdict, says: &str) {
 }
 
 #[test]
-fn whitespace_counts_as_the_rule_says() {
+fn whitespace_follows_the_rule() {
     for (expected, found, rules) in [
         ("a b\nc", "a b\nc", "trailing any exact"),
         ("a b\nc", "a b \r\nc\n\n", "trailing any"),
@@ -100,7 +100,7 @@ fn numbers_may_differ_by_the_tolerance() {
 }
 
 #[test]
-fn a_tolerance_ignores_no_more_spaces_than_the_rule() {
+fn tolerance_does_not_relax_whitespace() {
     for (expected, found, rules) in [
         (" 1  2", " 1.0  2.0 \n\n", "trailing any"),
         ("1 2", "1.0  2.0", "any"),
@@ -116,9 +116,9 @@ fn a_tolerance_ignores_no_more_spaces_than_the_rule() {
     }
 }
 
-/// Each pair is what Python says about the two.
+/// Each expected result is that of Python's `==`.
 #[test]
-fn whole_numbers_are_compared_exactly_at_any_size() {
+fn integers_of_any_size_are_compared_exactly() {
     let int = |hex: &str| format!(r#"{{"type": "int", "hex": "{hex}"}}"#);
     let (factorial, hex) = (
         "815915283247897734345611269596115894272000000000",
@@ -159,7 +159,7 @@ fn whole_numbers_are_compared_exactly_at_any_size() {
     ] {
         let passed = value_of(expected, found, None) == Verdict::Pass;
         assert_eq!(passed, passes, "{expected} {found}");
-        // A tolerance lets none pass that is far from it.
+        // A small tolerance never rejects equal numbers.
         let near = value_of(expected, found, Some(1e-9)) == Verdict::Pass;
         assert!(near || !passes, "{expected} {found}");
     }
@@ -170,7 +170,7 @@ fn whole_numbers_are_compared_exactly_at_any_size() {
 }
 
 #[test]
-fn a_long_number_is_shown_in_decimal_around_the_difference() {
+fn long_numbers_are_quoted_around_the_difference() {
     let int = |hex: &str| format!(r#"{{"type": "int", "hex": "{hex}"}}"#);
     wrong(
         &value_of("18446744073709551617", &int("10000000000000000"), None),
@@ -189,7 +189,7 @@ fn a_long_number_is_shown_in_decimal_around_the_difference() {
 }
 
 #[test]
-fn a_number_of_a_million_digits_takes_no_time() {
+fn comparing_a_million_digits_is_fast() {
     let long = "7".repeat(1 << 20);
     for found in [
         "1",
@@ -202,7 +202,7 @@ fn a_number_of_a_million_digits_takes_no_time() {
 }
 
 #[test]
-fn the_first_difference_is_named_and_cut() {
+fn first_difference_is_quoted_and_truncated() {
     let verdict = stdout("a\nb\nc", "a\nx\"\nc", "trailing", None);
     wrong(&verdict, r#"stdout, line 2: expected "b", found "x\"""#);
     let verdict = stdout("a b", "a", "any", None);
@@ -265,7 +265,7 @@ fn values_are_compared_as_json() {
 }
 
 #[test]
-fn an_object_is_a_dict_of_texts() {
+fn object_equals_a_dict_with_string_keys() {
     let dict = |items: &str| format!(r#"{{"type": "dict", "items": {items}}}"#);
     for (expected, items, passes) in [
         (json!({"a": 1}), r#"[["a", 1]]"#, true),
@@ -293,7 +293,7 @@ fn an_object_is_a_dict_of_texts() {
 }
 
 #[test]
-fn a_program_that_does_not_end_well_is_not_compared() {
+fn failed_program_is_not_compared() {
     let expect = Expect {
         stdout: Some("right".to_owned()),
         ..Expect::default()

@@ -1,4 +1,4 @@
-//! A line of a task file: one JSON object. Pure.
+//! Parses a line of a task file: one JSON object. Pure.
 
 mod fields;
 
@@ -12,26 +12,26 @@ use crate::protocol::FrameLimits;
 use crate::supervisor::Request;
 use crate::supervisor::files::GuestPath;
 
-/// A task as a line describes it. `docs/batch.md` has every key.
+/// A task as one line describes it. `docs/batch.md` lists every key.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TaskLine {
     /// `id`: the task's id, if it has one.
     pub id: Option<TaskId>,
-    /// `code`, `file` or `program`: the code to run.
+    /// `code`, `file` or `program`: what to run.
     pub program: TaskProgram,
-    /// `policy`: a built-in policy or a file, if it differs from the batch's.
+    /// `policy`: the name or file of a policy other than the batch's.
     pub policy: Option<String>,
     /// `files`: the files in the work directory.
     pub files: Vec<(GuestPath, Vec<u8>)>,
     /// `stdin`: the standard input.
     pub stdin: Option<Vec<u8>>,
-    /// `limits`: the limits below the policy's.
+    /// `limits`: limits lower than the policy's.
     pub limits: LimitOverrides,
-    /// `expect`: what the outcome is compared with. It never gets into the sandbox.
+    /// `expect`: the expected result. It is never sent into the sandbox.
     pub expect: Option<Expect>,
 }
 
-/// The code that a task runs.
+/// What a task runs.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum TaskProgram {
     /// Python source.
@@ -41,14 +41,14 @@ pub enum TaskProgram {
         /// `sys.argv[1:]`.
         args: Vec<String>,
     },
-    /// A script of the host.
+    /// A script file of the host.
     File {
         /// Its path.
         path: PathBuf,
         /// `sys.argv[1:]`.
         args: Vec<String>,
     },
-    /// A program of the sandbox, and its arguments.
+    /// A program of the sandbox, with its arguments.
     Program(Vec<String>),
 }
 
@@ -57,8 +57,8 @@ impl TaskLine {
     ///
     /// # Errors
     ///
-    /// When it is not JSON, a key is unknown, missing, duplicated or of the wrong type, or a value
-    /// is invalid.
+    /// If the line is not JSON, if a key is unknown, missing, duplicated or of the wrong type, or if a value is
+    /// invalid.
     pub fn parse(line: &[u8]) -> Result<Self, Error> {
         let mut fields = Fields::parse(line)?;
         Ok(Self {
@@ -72,32 +72,31 @@ impl TaskLine {
         })
     }
 
-    /// Checks, as far as possible in advance, whether it can run under this policy. The files are checked with those
-    /// that the [`request`](Self::request) has of its own.
+    /// Checks, as far as possible in advance, whether the task can run under a policy. The files are checked later,
+    /// with those that the [`request`](Self::request) adds.
     ///
     /// # Errors
     ///
-    /// When it asks for more than the policy allows. The error names the key, and a value that
-    /// would be allowed.
+    /// If the task exceeds what the policy allows. The error names the key, and a value that would be allowed.
     pub fn check(&self, policy: &Policy) -> Result<(), Error> {
         let resolved = self.limits.resolve(&policy.limits);
         resolved.map_err(|AbovePolicy { name, allowed, .. }| {
-            wrong(format!(
+            invalid(format!(
                 "`{key}` is above the policy's {allowed}, and a task can only have less: raise that in the policy \
                  (`--set {key}=...`)",
                 key = name.key()
             ))
         })?;
         if self.stdin.is_some() && policy.stdin == Stdin::Closed {
-            return Err(wrong(
+            return Err(invalid(
                 "it has `stdin`, which the policy does not let tasks read: allow it with `--set stdio.stdin=pass`",
             ));
         }
         Ok(())
     }
 
-    /// The request, and what its outcome is expected to be. `name` is that of the code's own file, if it had one.
-    /// `script` reads a file, which is up to the caller.
+    /// Returns the request, and the expected result. `name` is the file name of the code, if it was read from a file.
+    /// `script` reads a file for the caller.
     pub fn request<E>(
         self,
         name: Option<&str>,
@@ -128,13 +127,13 @@ impl TaskLine {
 fn program(fields: &mut Fields) -> Result<TaskProgram, Error> {
     const KINDS: [&str; 3] = ["code", "file", "program"];
     let kinds: Vec<&'static str> = KINDS.into_iter().filter(|kind| fields.has(kind)).collect();
-    let nothing = || wrong("there is nothing to run: give it `code`, `file` or `program`");
+    let nothing = || invalid("there is nothing to run: give it `code`, `file` or `program`");
     let kind = match kinds[..] {
         [] => return Err(nothing()),
         [kind] => kind,
         [first, second, ..] => {
-            return Err(wrong(format!(
-                "it has both `{first}` and `{second}`: one task runs one thing"
+            return Err(invalid(format!(
+                "it has both `{first}` and `{second}`: a task runs only one of them"
             )));
         }
     };
@@ -143,8 +142,8 @@ fn program(fields: &mut Fields) -> Result<TaskProgram, Error> {
         let words = fields.texts(kind)?.unwrap_or_default();
         return match (words.is_empty(), args) {
             (true, _) => Err(nothing()),
-            (false, Some(_)) => Err(wrong(
-                "`args` are of `code` and `file`: the arguments of a program stand in `program` itself",
+            (false, Some(_)) => Err(invalid(
+                "`args` belongs to `code` and `file`: put a program's arguments into `program` itself",
             )),
             (false, None) => Ok(TaskProgram::Program(words)),
         };
@@ -159,7 +158,7 @@ fn program(fields: &mut Fields) -> Result<TaskProgram, Error> {
         return Ok(TaskProgram::File { path, args });
     }
     if text.len() > FrameLimits::TO_WORKER.payload {
-        return Err(wrong(format!(
+        return Err(invalid(format!(
             "`code` is over the {} MiB that a script may have: keep data in `files`",
             FrameLimits::TO_WORKER.payload >> 20
         )));
@@ -167,8 +166,8 @@ fn program(fields: &mut Fields) -> Result<TaskProgram, Error> {
     Ok(TaskProgram::Code { source: text, args })
 }
 
-/// Why a line is not a valid task. The sentence follows the file's name and the line's number.
-fn wrong(sentence: impl Into<String>) -> Error {
+/// The error for an invalid task. The message follows the file's name and the line number.
+fn invalid(sentence: impl Into<String>) -> Error {
     Error::new(ErrorKind::Request, sentence)
 }
 

@@ -17,13 +17,13 @@ fn refusal(line: &str) -> String {
     TaskLine::parse(line.as_bytes()).unwrap_err().to_string()
 }
 
-/// A valid task with additional members.
+/// Returns a valid task with additional members.
 fn with(members: &str) -> String {
     format!(r#"{{"id": 1, "code": "pass", {members}}}"#)
 }
 
 #[test]
-fn null_is_no_program_and_none_beside_another() {
+fn null_program_counts_as_absent() {
     for kind in ["code", "file", "program"] {
         let refused = refusal(&format!(r#"{{"{kind}": null, "expect": ""}}"#));
         assert!(refused.contains("nothing to run"), "{refused}");
@@ -33,7 +33,7 @@ fn null_is_no_program_and_none_beside_another() {
 }
 
 #[test]
-fn a_task_has_all_that_its_line_says() {
+fn every_key_is_parsed() {
     let line = json!({
         "id": "a",
         "code": "print(1)",
@@ -76,7 +76,7 @@ fn a_task_has_all_that_its_line_says() {
 }
 
 #[test]
-fn the_least_is_something_to_run() {
+fn program_alone_is_enough() {
     let file = parse(r#"{"id": 7, "file": "a/b.py", "args": null, "limits": {}}"#);
     assert_eq!(file.id, Some(TaskId::from(7)));
     let (path, args) = ("a/b.py".into(), vec![]);
@@ -87,7 +87,7 @@ fn the_least_is_something_to_run() {
 }
 
 #[test]
-fn what_is_no_json_is_told_with_its_column() {
+fn invalid_json_is_reported_with_its_column() {
     assert_eq!(
         refusal(r#"{"id": 1, code: "pass"}"#),
         "it is not JSON: key must be a string at column 11"
@@ -126,7 +126,7 @@ fn what_is_no_json_is_told_with_its_column() {
 }
 
 #[test]
-fn keys_are_those_of_a_task() {
+fn unknown_and_duplicate_keys_are_rejected() {
     assert_eq!(
         refusal(&with(r#""polcy": "x""#)),
         "unknown key `polcy`: did you mean `policy`?"
@@ -139,17 +139,14 @@ fn keys_are_those_of_a_task() {
         refusal(&with(r#""tests": []"#)),
         "unknown key `tests`: it is none of id, code, file, program, args, files, stdin, limits, policy, expect"
     );
-    assert_eq!(
-        refusal(&with(r#""id": 2"#)),
-        "the key `id` stands in it twice"
-    );
+    assert_eq!(refusal(&with(r#""id": 2"#)), "the key `id` appears twice");
     for (members, key) in [
         (r#""files": {"a": "1", "a": "2"}"#, "a"),
         (r#""expect": {"stdout": "1", "stdout": "2"}"#, "stdout"),
         (r#""expect": {"value": [{"k": 1, "k": 1}]}"#, "k"),
         (r#""stdin": {"base64": "", "base64": ""}"#, "base64"),
     ] {
-        let says = format!("the key `{key}` stands in it twice");
+        let says = format!("the key `{key}` appears twice");
         assert_eq!(refusal(&with(members)), says);
     }
     assert_eq!(
@@ -159,7 +156,7 @@ fn keys_are_those_of_a_task() {
 }
 
 #[test]
-fn a_line_needs_something_to_run_and_no_empty_id() {
+fn missing_program_and_invalid_id_are_rejected() {
     for none in [r#"{"code": "pass"}"#, r#"{"id": null, "code": "pass"}"#] {
         assert_eq!(parse(none).id, None);
     }
@@ -173,13 +170,13 @@ fn a_line_needs_something_to_run_and_no_empty_id() {
     }
     assert!(refusal(&with(r#""file": "a.py""#)).starts_with("it has both `code` and `file`"));
     let args = refusal(r#"{"id": 1, "program": ["a"], "args": ["b"]}"#);
-    assert!(args.starts_with("`args` are of `code`"), "{args}");
+    assert!(args.starts_with("`args` belongs to `code`"), "{args}");
     let long = "#".repeat((16 << 20) + 1);
     assert!(refusal(&format!(r#"{{"id": 1, "code": "{long}"}}"#)).contains("over the 16 MiB"));
 }
 
 #[test]
-fn values_have_their_types() {
+fn values_of_wrong_types_are_rejected() {
     for (members, says) in [
         (r#""args": "x""#, "`args` must be a list of texts"),
         (r#""args": [1]"#, "`args` must be a list of texts"),
@@ -206,11 +203,11 @@ fn values_have_their_types() {
         ),
         (
             r#""limits": {"wall": -2}"#,
-            "`limits.wall`: -2 is no amount of seconds or of bytes",
+            "`limits.wall`: -2 is not a number of seconds or bytes",
         ),
         (
             r#""limits": {"output": 1.5}"#,
-            "`limits.output`: 1.5 is no amount of seconds or of bytes",
+            "`limits.output`: 1.5 is not a number of seconds or bytes",
         ),
         (
             r#""limits": {"wall": "2"}"#,
@@ -258,7 +255,7 @@ fn values_have_their_types() {
 }
 
 #[test]
-fn a_task_asks_for_no_more_than_its_policy_allows() {
+fn task_beyond_its_policy_is_rejected() {
     let policy = |sets: &[&str]| {
         let sets: Vec<_> = sets.iter().map(|set| set.parse().unwrap()).collect();
         Policy::load("standard", &sets, &BuiltInsOnly).unwrap()

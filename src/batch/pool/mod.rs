@@ -1,8 +1,7 @@
-//! Applies a function to the items of an iterator in several threads, with few items held at a
-//! time.
+//! Applies a function to the items of an iterator in several threads, holding few items at a time.
 //!
-//! Memory does not depend on the number of items. A thread reads its next item itself, and none does
-//! while the results that wait to be taken fill a window. This module does not know about sandboxes.
+//! Memory does not depend on the number of items. Each thread reads its next item itself, and none reads while the
+//! untaken results fill a window. This module knows nothing about sandboxes.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -18,43 +17,43 @@ pub use crate::protocol::caller::Order;
 
 use crate::waiters::{Waiters, lock};
 
-/// How many tasks per job may be started whose results wait to be taken: the documentation of
-/// [`Order`] and [`Batch::map`](super::Batch::map) has the number.
+/// How many items per job may be started before their results are taken. The documentation of [`Order`] and
+/// [`Batch::map`](super::Batch::map) states this number.
 pub const WINDOW: usize = 4;
 
-/// Tells a running function when to stop.
+/// Lets a running function notice that it should stop.
 pub trait Stopping {
-    /// Waits for `time`, or until the work is stopped; returns which of the two.
+    /// Waits for `time` or until the work is stopped, and returns which happened.
     fn pause(&self, time: Duration) -> Paused;
 }
 
-/// The end of a pause.
+/// How a pause ended.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Paused {
-    /// The time is over.
+    /// The time has elapsed.
     Elapsed,
     /// The work was stopped.
     Stopped,
 }
 
-/// The results, as an iterator that blocks until the next one.
+/// An iterator over the results, which blocks until the next result.
 pub struct Results<R>(Arc<dyn Taking<R>>);
 
-/// The consumer's side.
+/// The consumer's interface to the shared state.
 pub trait Taking<R>: Send + Sync {
-    /// Waits for the next result, or a panic. `None` if none will come.
+    /// Waits for the next result or panic. `None` if there are no more.
     fn take(&self) -> Option<thread::Result<R>>;
-    /// Starts no further item. The results of started items still come.
+    /// Starts no further item. Results of started items are still returned.
     fn stop(&self);
-    /// Waits until no function runs.
-    fn rest(&self);
+    /// Waits until no function is running.
+    fn wait_idle(&self);
 }
 
-/// Starts the work.
+/// Starts the threads.
 ///
 /// # Errors
 ///
-/// When no thread can be made (pthread_create(3)). Nothing is running then.
+/// If a thread cannot be created (pthread_create(3)). Nothing is running then.
 pub fn work<T, R>(
     items: impl Iterator<Item = T> + Send + 'static,
     jobs: NonZeroUsize,
@@ -74,11 +73,11 @@ where
     let results = Results(Arc::clone(&shared) as Arc<dyn Taking<R>>);
     for _ in 0..jobs.get() {
         let shared = Arc::clone(&shared);
-        // Not joined: it may wait for input that never comes.
+        // The thread is not joined, because it may block on input that never comes.
         thread::Builder::new().spawn(move || {
             while let Some((number, item, function)) = shared.begin() {
                 let done = catch_unwind(AssertUnwindSafe(|| function(item, &*shared)));
-                // Before the end is noted: the function may own what must not outlive the results.
+                // Dropped before `finish`: the function may own resources that must not outlive the results.
                 drop(function);
                 shared.finish(number, done);
             }
@@ -88,7 +87,7 @@ where
 }
 
 impl<R> Results<R> {
-    /// A handle that stops the work from another thread.
+    /// Returns a handle that stops the work from another thread.
     pub fn stopper(&self) -> Arc<dyn Taking<R>> {
         Arc::clone(&self.0)
     }
@@ -113,18 +112,18 @@ impl<R> Iterator for Results<R> {
 impl<R> Drop for Results<R> {
     fn drop(&mut self) {
         self.0.stop();
-        self.0.rest();
+        self.0.wait_idle();
     }
 }
 
-/// The state shared by workers and consumer.
+/// The state that workers and consumer share.
 struct Shared<I, F, R> {
     state: Mutex<State<I, F, R>>,
-    /// Notified when an item may be started: workers wait for it.
+    /// Notified when an item may be started. Workers wait for it.
     work: Waiters,
-    /// Notified when a function has ended, or no more will start: the consumer waits for it.
+    /// Notified when a function has ended or no more will start. The consumer waits for it.
     ready: Waiters,
-    /// Notified when the work is stopped: paused functions wait for it.
+    /// Notified when the work is stopped. Pausing functions wait for it.
     stop: Waiters,
 }
 
@@ -137,13 +136,13 @@ struct State<I, F, R> {
     begun: u64,
     finished: u64,
     taken: u64,
-    /// Results that wait to be taken, by their turn: the numbers have no gaps.
+    /// Untaken results by turn. Turns are consecutive.
     done: BTreeMap<u64, thread::Result<R>>,
 }
 
 enum Input<I> {
     Open(I),
-    /// A worker reads the next item, which may take any time.
+    /// A worker is reading the next item, which may block.
     BeingRead,
     Ended,
     Panicked(Box<dyn Any + Send>),
@@ -168,14 +167,14 @@ impl<I, F, R> State<I, F, R> {
         matches!(self.input, Input::Open(_)) && untaken < (self.jobs * WINDOW) as u64
     }
 
-    /// Whether no further item will be started.
+    /// Returns whether no further item will be started.
     fn is_over(&self) -> bool {
         self.function.is_none() || matches!(self.input, Input::Ended | Input::Panicked(_))
     }
 }
 
 impl<I: Iterator, F, R> Shared<I, F, R> {
-    /// Waits for the next item to work on. Returns it with its number and the function.
+    /// Waits for the next item. Returns its number, the item and the function.
     fn begin(&self) -> Option<(u64, I::Item, Arc<F>)> {
         let idle = |state: &mut State<I, F, R>| !state.is_over() && !state.may_read();
         let mut state = self.work.wait_while(lock(&self.state), Duration::MAX, idle);
@@ -252,7 +251,7 @@ where
         }
         match mem::replace(&mut state.input, Input::Ended) {
             Input::Panicked(panic) => Some(Err(panic)),
-            // The input is dropped without the lock: that may take any time.
+            // Drop the input without the lock, because that may block.
             Input::Open(items) => {
                 drop(state);
                 drop(items);
@@ -272,7 +271,7 @@ where
         drop(function);
     }
 
-    fn rest(&self) {
+    fn wait_idle(&self) {
         let running = |state: &mut State<I, F, R>| state.finished < state.begun;
         drop(
             self.ready

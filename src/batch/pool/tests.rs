@@ -13,7 +13,7 @@ fn jobs(number: usize) -> NonZeroUsize {
     NonZeroUsize::new(number).unwrap()
 }
 
-/// Counts how many threads are between `enter` and `leave`, and their maximum.
+/// Counts the threads between `enter` and `leave`, and their maximum.
 #[derive(Default)]
 struct Gauge {
     now: AtomicUsize,
@@ -36,7 +36,7 @@ impl Gauge {
 }
 
 #[test]
-fn every_item_has_its_result_once() {
+fn every_item_has_one_result() {
     for (order, number) in [
         (Order::AsFinished, 1),
         (Order::AsFinished, 7),
@@ -54,7 +54,7 @@ fn every_item_has_its_result_once() {
 }
 
 #[test]
-fn nothing_in_nothing_out() {
+fn empty_input_yields_no_results() {
     let mut results = work(
         std::iter::empty::<()>(),
         jobs(3),
@@ -67,10 +67,10 @@ fn nothing_in_nothing_out() {
 }
 
 #[test]
-fn all_jobs_work_at_once_and_no_more() {
+fn jobs_bound_the_concurrency() {
     let gauge = Arc::new(Gauge::default());
     let (inner, barrier) = (Arc::clone(&gauge), Arc::new(Barrier::new(4)));
-    // Each waits for three others: fewer threads would never get past the first four items.
+    // The barrier needs four threads: fewer would block on the first items forever.
     let results = work(0..400, jobs(4), Order::AsFinished, move |_, _| {
         inner.enter();
         barrier.wait();
@@ -80,7 +80,7 @@ fn all_jobs_work_at_once_and_no_more() {
     assert!(gauge.most() <= 4, "{}", gauge.most());
 }
 
-/// Waits until a count reaches `expected`, however slow the machine is, and returns it a moment later.
+/// Waits until a count reaches `expected`, and returns the count a moment later.
 fn settled(count: impl Fn() -> usize, expected: usize) -> usize {
     let until = Instant::now() + Duration::from_secs(60);
     while count() < expected && Instant::now() < until {
@@ -91,7 +91,7 @@ fn settled(count: impl Fn() -> usize, expected: usize) -> usize {
 }
 
 #[test]
-fn little_is_read_ahead_of_a_consumer_that_stands_still() {
+fn idle_consumer_bounds_the_read_ahead() {
     for order in [Order::AsFinished, Order::AsGiven] {
         let read = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&read);
@@ -108,7 +108,7 @@ fn little_is_read_ahead_of_a_consumer_that_stands_still() {
 }
 
 #[test]
-fn a_slow_item_holds_up_a_bounded_number_of_others() {
+fn slow_item_holds_up_a_bounded_number_of_others() {
     let (release, held) = mpsc::channel::<()>();
     let held = Mutex::new(held);
     let finished = Arc::new(AtomicUsize::new(0));
@@ -121,7 +121,7 @@ fn a_slow_item_holds_up_a_bounded_number_of_others() {
         item
     })
     .unwrap();
-    // Dropped before the results, which wait for the slow item: a failure must not hang.
+    // Declared after `results`, so dropped before it: a failed assertion must not hang.
     let release = release;
     let most = 2 * WINDOW - 1;
     assert_eq!(settled(|| finished.load(Ordering::SeqCst), most), most);
@@ -130,7 +130,7 @@ fn a_slow_item_holds_up_a_bounded_number_of_others() {
 }
 
 #[test]
-fn results_come_while_the_input_waits() {
+fn results_arrive_while_the_input_blocks() {
     let (give, items) = mpsc::channel();
     let mut results = work(items.into_iter(), jobs(2), Order::AsFinished, |item, _| {
         item
@@ -145,7 +145,7 @@ fn results_come_while_the_input_waits() {
 }
 
 #[test]
-fn a_stop_ends_it_though_the_input_waits() {
+fn stop_ends_the_results_while_the_input_blocks() {
     let (give, items) = mpsc::channel();
     let mut results = work(items.into_iter(), jobs(2), Order::AsGiven, |item, _| item).unwrap();
     give.send(1).unwrap();
@@ -157,7 +157,7 @@ fn a_stop_ends_it_though_the_input_waits() {
 }
 
 #[test]
-fn what_was_begun_before_a_stop_is_finished() {
+fn items_started_before_a_stop_are_finished() {
     let (begun_sender, begun) = mpsc::channel();
     let (release, held) = mpsc::channel::<()>();
     let (begun_sender, held) = (Mutex::new(begun_sender), Mutex::new(held));
@@ -176,7 +176,7 @@ fn what_was_begun_before_a_stop_is_finished() {
 }
 
 #[test]
-fn a_pause_ends_with_its_time_or_with_a_stop() {
+fn pause_ends_on_timeout_or_stop() {
     let short = Duration::from_millis(1);
     let mut results = work(0..1, jobs(1), Order::AsGiven, move |_, stopping| {
         stopping.pause(short)
@@ -198,7 +198,7 @@ fn a_pause_ends_with_its_time_or_with_a_stop() {
 }
 
 #[test]
-fn a_consumer_that_leaves_ends_the_workers() {
+fn dropped_results_end_the_workers() {
     let gauge = Arc::new(Gauge::default());
     let inner = Arc::clone(&gauge);
     let mut results = work(0.., jobs(3), Order::AsFinished, move |_: u32, stopping| {
@@ -213,7 +213,7 @@ fn a_consumer_that_leaves_ends_the_workers() {
 }
 
 #[test]
-fn a_panic_reaches_the_consumer() {
+fn panic_reaches_the_consumer() {
     let items = work(0..3, jobs(1), Order::AsGiven, |item, _| {
         assert!(item != 1, "item one");
         item

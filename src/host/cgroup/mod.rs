@@ -1,4 +1,4 @@
-//! Where this process may create cgroups (cgroups(7)): version 1, version 2, or nowhere.
+//! Finds out where this process may create cgroups (cgroups(7)): on version 1, on version 2, or nowhere.
 
 mod room;
 mod v2;
@@ -12,7 +12,7 @@ use nix::fcntl::{AT_FDCWD, AtFlags};
 use nix::unistd::{AccessFlags, faccessat};
 use serde::Serialize;
 
-use self::room::own_and_above;
+use self::room::own_and_ancestors;
 pub(super) use self::room::room;
 
 use super::Errno;
@@ -22,22 +22,22 @@ use crate::outcome::word_enum;
 word_enum! {
     /// The controllers that Sandfork uses, by the kernel's names.
     pub enum Controller {
-        /// Memory of all processes together.
+        /// The total memory of all processes.
         Memory = "memory",
-        /// Number of tasks.
+        /// The number of tasks.
         Pids = "pids",
-        /// Share of processors.
+        /// The share of processors.
         Cpu = "cpu",
-        /// Processor time used; on version 2 part of every cgroup.
+        /// CPU time used. On version 2, every cgroup counts it.
         Cpuacct = "cpuacct",
     }
 }
 
 impl Controller {
-    /// The controllers with which the cgroup layer sets limits.
+    /// The controllers through which the cgroup layer sets limits.
     pub const LIMITING: [Self; 3] = [Self::Memory, Self::Pids, Self::Cpu];
 
-    /// The kernel's name of the controller.
+    /// Returns the kernel's name of the controller.
     pub fn name(self) -> &'static str {
         self.as_str()
     }
@@ -46,66 +46,63 @@ impl Controller {
 /// Where cgroups can be created.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum CgroupSupport {
-    /// Version 1: one hierarchy per controller, each with the directory in which to create cgroups. Holds the
-    /// controllers in whose hierarchies this process may create cgroups.
+    /// Version 1: one hierarchy per controller. Maps each usable controller to the directory in which to create
+    /// cgroups.
     V1(BTreeMap<Controller, PathBuf>),
     /// Version 2: one directory.
     V2 {
         /// The directory in which to create cgroups.
         dir: PathBuf,
-        /// The controllers that the new cgroups have.
+        /// The controllers available to new cgroups.
         controllers: BTreeSet<Controller>,
-        /// What the directory still needs.
+        /// What must be done to the directory first.
         entry: V2Entry,
     },
-    /// No cgroup can be created. Holds why not.
+    /// No cgroup can be created, for this reason.
     Nowhere(CgroupAbsence),
 }
 
-/// What a version 2 directory still needs before cgroups with controllers can be created in it.
+/// What must be done to a version 2 directory before cgroups with controllers can be created in it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum V2Entry {
-    /// It needs nothing.
+    /// Nothing.
     Ready,
-    /// This process, the only one in it, moves into a child named [`SUPERVISOR_LEAF`] and enables
-    /// the controllers. The kernel allows that only in a cgroup without processes of its own.
+    /// This process, the only one in the cgroup, moves into a child named [`SUPERVISOR_LEAF`] and enables the
+    /// controllers. The kernel allows that only in a cgroup that contains no processes.
     MoveSelf,
 }
 
-/// The name of the child into which a supervisor moves itself.
+/// The name of the child cgroup into which a supervisor moves.
 pub const SUPERVISOR_LEAF: &str = "sandfork-supervisor";
 
-/// Why no cgroups can be created.
+/// The reason why no cgroups can be created.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum CgroupAbsence {
     /// No cgroup file system is mounted.
     NotMounted,
-    /// The kernel did not report the mounts or this process's cgroups.
+    /// The mounts or this process's cgroups could not be read.
     Unread {
         /// The file that could not be read.
         file: PathBuf,
         /// The error of the read.
         errno: Errno,
     },
-    /// Version 2 is mounted, and this user may not create cgroups in it. Holds this process's own cgroup
-    /// directory.
+    /// Version 2 is mounted, but this user may not create cgroups in it. Holds this process's cgroup directory.
     NotWritable(PathBuf),
-    /// The controllers are on version 1, and this user may not create cgroups there. Holds this process's own
-    /// directory of the memory controller.
+    /// The controllers are on version 1, but this user may not create cgroups there. Holds this process's directory in
+    /// the memory hierarchy.
     NotWritableV1(PathBuf),
-    /// This process may write to the directory and it has controllers, but other processes are in
-    /// it too. The kernel delegates controllers only from a cgroup without processes. Holds this process's
-    /// own cgroup directory.
+    /// The directory is writable and has controllers, but contains other processes too. The kernel delegates
+    /// controllers only from a cgroup without processes. Holds this process's cgroup directory.
     Occupied(PathBuf),
-    /// This process may write to the directory, but no controller was delegated to it. Holds this process's
-    /// own cgroup directory.
+    /// The directory is writable, but no controller was delegated to it. Holds this process's cgroup directory.
     NoControllers(PathBuf),
 }
 
 impl CgroupSupport {
-    /// Finds out where this process may create cgroups. A child of this process is an occupant of its
-    /// cgroup like any other process.
+    /// Finds out where this process may create cgroups. A child of this process counts as another process in its
+    /// cgroup.
     pub fn probe() -> Self {
         match (read("/proc/self/mountinfo"), read("/proc/self/cgroup")) {
             (Ok(mounts), Ok(own)) => {
@@ -125,8 +122,7 @@ impl CgroupSupport {
         }
         match v2::probe(mounts, own) {
             Self::Nowhere(_) if !v1.is_empty() => Self::V1(v1),
-            // A hybrid setup: the controllers are on version 1, so version 1 is what must be made
-            // writable.
+            // A hybrid setup: the controllers are on version 1, so version 1 must be made writable.
             Self::Nowhere(_) if own.v1.contains_key("memory") => {
                 Self::Nowhere(unwritable_v1(mounts, own))
             }
@@ -135,7 +131,7 @@ impl CgroupSupport {
     }
 }
 
-/// The contents of a file of `/proc`; empty on a kernel without the file.
+/// Reads a file of `/proc`; empty if the kernel does not have the file.
 fn read(file: &str) -> Result<String, CgroupAbsence> {
     match fs::read_to_string(file) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(CgroupAbsence::Unread {
@@ -146,11 +142,11 @@ fn read(file: &str) -> Result<String, CgroupAbsence> {
     }
 }
 
-/// The part of the machine's memory that the cgroups of this process leave to it, bytes.
+/// Returns the memory limit that this process's cgroups set, in bytes.
 pub(super) fn memory_limit() -> Option<u64> {
     let read = |path: PathBuf| fs::read_to_string(path).unwrap_or_default();
-    let cgroups = own_and_above(Controller::Memory)?;
-    // Only on version 1. It includes the cgroups that this process does not see.
+    let cgroups = own_and_ancestors(Controller::Memory)?;
+    // Version 1 only. Includes cgroups above those that this process sees.
     let stat = read(cgroups.first()?.join("memory.stat"));
     let mut lines = stat.lines();
     if let Some(limit) = lines.find_map(|line| line.strip_prefix("hierarchical_memory_limit ")) {
@@ -188,8 +184,8 @@ impl OwnCgroups {
     }
 }
 
-/// The path of a hierarchy's cgroup under its mount. `None` if the cgroup lies outside the mount,
-/// as a container's may.
+/// Returns the path of a cgroup under its hierarchy's mount. `None` if the cgroup is outside the mount, as in some
+/// containers.
 fn beneath(mount: &Mount, cgroup: &Path) -> Option<PathBuf> {
     let inside = cgroup.strip_prefix(&mount.root).ok()?;
     Some(if inside.as_os_str().is_empty() {
@@ -199,7 +195,7 @@ fn beneath(mount: &Mount, cgroup: &Path) -> Option<PathBuf> {
     })
 }
 
-/// The top of a controller's hierarchy as far as it is mounted, and this process's directory in it.
+/// Returns the mount point of a controller's hierarchy, and this process's directory in it.
 fn v1_directory(
     mounts: &[Mount],
     own: &OwnCgroups,
@@ -228,7 +224,7 @@ fn unwritable_v1(mounts: &[Mount], own: &OwnCgroups) -> CgroupAbsence {
     }
 }
 
-/// Decides by the effective ids. False on a read-only mount, as in containers, even for root.
+/// Checks with the effective ids. Returns false on a read-only mount, as in containers, even for root.
 fn may_make_cgroups_in(dir: &Path) -> bool {
     let wanted = AccessFlags::W_OK | AccessFlags::X_OK;
     faccessat(AT_FDCWD, dir, wanted, AtFlags::AT_EACCESS).is_ok()

@@ -1,4 +1,4 @@
-//! What the cgroups of this process still leave to it.
+//! Computes how much memory and how many tasks this process's cgroups still allow.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,16 +6,16 @@ use std::path::{Path, PathBuf};
 use super::{Controller, OwnCgroups, v1_directory, v2};
 use crate::host::mountinfo;
 
-/// What every cgroup from this process's own up to the top leaves of memory, bytes, or of tasks.
-/// `None` if no cgroup limits it.
+/// Returns the free memory in bytes, or the number of free tasks, that all cgroups from this process's up to the top
+/// allow. `None` if no cgroup sets a limit.
 pub fn room(controller: Controller) -> Option<u64> {
-    let cgroups = own_and_above(controller)?;
+    let cgroups = own_and_ancestors(controller)?;
     let rooms = cgroups.iter().map(|dir| room_in(dir, controller));
     rooms.flatten().min()
 }
 
-/// The directories of this process's own cgroup and those above it, up to the top.
-pub(super) fn own_and_above(controller: Controller) -> Option<Vec<PathBuf>> {
+/// Returns the directories of this process's cgroup and its ancestors, up to the mount point.
+pub(super) fn own_and_ancestors(controller: Controller) -> Option<Vec<PathBuf>> {
     let mounts = mountinfo::parse(&read(Path::new("/proc/self/mountinfo")));
     let own = OwnCgroups::parse(&read(Path::new("/proc/self/cgroup")));
     let on_v1 = v1_directory(&mounts, &own, controller);
@@ -24,7 +24,7 @@ pub(super) fn own_and_above(controller: Controller) -> Option<Vec<PathBuf>> {
     Some(upwards.map(Path::to_owned).collect())
 }
 
-/// The files of the limit and of the current use, on version 2 and on version 1.
+/// Returns the files of limit and usage, for version 2 and version 1.
 fn files(controller: Controller) -> &'static [(&'static str, &'static str)] {
     match controller {
         Controller::Memory => &[
@@ -41,7 +41,7 @@ fn room_in(dir: &Path, controller: Controller) -> Option<u64> {
     let (limit, used) = files(controller)
         .iter()
         .find_map(|(limit, used)| Some((number(limit)?, number(used)?)))?;
-    // The kernel reclaims inactive file pages when it needs them.
+    // The kernel reclaims inactive file pages on demand.
     let kept = match controller {
         Controller::Memory => used.saturating_sub(reclaimable(&read(&dir.join("memory.stat")))),
         _ => used,
@@ -49,8 +49,8 @@ fn room_in(dir: &Path, controller: Controller) -> Option<u64> {
     Some(limit.saturating_sub(kept))
 }
 
-/// Inactive file pages, bytes. On version 1 `total_` includes the cgroups below, and the plain
-/// number is only the cgroup's own.
+/// Returns the size of inactive file pages in bytes. On version 1, `total_` values include descendants; the plain
+/// values do not.
 fn reclaimable(stat: &str) -> u64 {
     let value = |name| {
         let mut lines = stat.lines().filter_map(|line| line.split_once(' '));
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn version_2_leaves_what_is_not_used() {
+    fn version_2_subtracts_reclaimable_pages() {
         let dir = directory(&[
             ("memory.max", "1000\n"),
             ("memory.current", "700\n"),
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn version_1_counts_what_is_below_too() {
+    fn version_1_counts_descendants() {
         let dir = directory(&[
             ("memory.limit_in_bytes", "1000\n"),
             ("memory.usage_in_bytes", "2000\n"),
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn where_there_is_no_limit_there_is_no_bound() {
+    fn no_limit_means_no_bound() {
         assert_eq!(room_in(directory(&[]).path(), Controller::Memory), None);
     }
 }

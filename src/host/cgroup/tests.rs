@@ -3,9 +3,9 @@
 use super::v2::choose as choose_v2;
 use super::*;
 
-/// A cgroup hierarchy, as files of an ordinary directory.
+/// A cgroup hierarchy, simulated by files in an ordinary directory.
 #[derive(Default)]
-struct Paper {
+struct FakeTree {
     writable: Vec<&'static str>,
     available: Vec<(&'static str, &'static [Controller])>,
     enabled: Vec<(&'static str, &'static [Controller])>,
@@ -16,7 +16,7 @@ struct Paper {
 const ALL: &[Controller] = &Controller::LIMITING;
 const NO_CPU: &[Controller] = &[Controller::Memory, Controller::Pids];
 
-impl Paper {
+impl FakeTree {
     fn write(&self, root: &Path) {
         let write = |path: &str, name: &str, text: &str| {
             let dir = root.join(path.trim_start_matches('/'));
@@ -48,10 +48,10 @@ const TOP: &str = "/sys/fs/cgroup";
 const SCOPE: &str = "/sys/fs/cgroup/user.slice/app.slice/run-1.scope";
 const SLICE: &str = "/sys/fs/cgroup/user.slice/app.slice";
 
-/// In words, in which the paths can be as on paper.
-fn choose(own: &str, paper: &Paper) -> String {
+/// Returns the chosen support in debug notation, with the paths of the simulated hierarchy.
+fn choose(own: &str, tree: &FakeTree) -> String {
     let root = tempfile::tempdir().unwrap();
-    paper.write(root.path());
+    tree.write(root.path());
     let at = |path: &str| root.path().join(path.trim_start_matches('/'));
     let found = format!("{:?}", choose_v2(&at(TOP), &at(own)));
     found.replace(root.path().to_str().unwrap(), "")
@@ -71,110 +71,110 @@ fn nowhere(reason: CgroupAbsence) -> String {
 }
 
 #[test]
-fn a_delegated_scope_of_our_own_is_entered_by_moving() {
-    let paper = Paper {
+fn own_delegated_scope_is_entered_by_moving() {
+    let tree = FakeTree {
         writable: vec![SCOPE, SLICE],
         available: vec![(SCOPE, ALL)],
         enabled: vec![(SLICE, ALL)],
         alone_in: Some(SCOPE),
-        ..Paper::default()
+        ..FakeTree::default()
     };
-    assert_eq!(choose(SCOPE, &paper), v2(SCOPE, ALL, V2Entry::MoveSelf));
+    assert_eq!(choose(SCOPE, &tree), v2(SCOPE, ALL, V2Entry::MoveSelf));
 }
 
 #[test]
-fn once_moved_the_scope_above_is_ready() {
+fn scope_above_the_supervisor_leaf_is_ready() {
     let leaf = "/sys/fs/cgroup/user.slice/app.slice/run-1.scope/sandfork-supervisor";
-    let paper = Paper {
+    let tree = FakeTree {
         writable: vec![leaf, SCOPE, SLICE],
         available: vec![(leaf, ALL), (SCOPE, ALL)],
         enabled: vec![(SCOPE, ALL), (SLICE, ALL)],
         alone_in: Some(leaf),
-        ..Paper::default()
+        ..FakeTree::default()
     };
-    assert_eq!(choose(leaf, &paper), v2(SCOPE, ALL, V2Entry::Ready));
+    assert_eq!(choose(leaf, &tree), v2(SCOPE, ALL, V2Entry::Ready));
 }
 
 #[test]
-fn beside_other_processes_an_ancestor_serves() {
-    let paper = Paper {
+fn occupied_cgroup_falls_back_to_an_ancestor() {
+    let tree = FakeTree {
         writable: vec![SCOPE, SLICE],
         available: vec![(SCOPE, ALL)],
         enabled: vec![(SLICE, ALL)],
-        ..Paper::default()
+        ..FakeTree::default()
     };
-    assert_eq!(choose(SCOPE, &paper), v2(SLICE, ALL, V2Entry::Ready));
+    assert_eq!(choose(SCOPE, &tree), v2(SLICE, ALL, V2Entry::Ready));
 }
 
 #[test]
-fn what_was_delegated_without_cpu_is_said_so() {
-    let paper = Paper {
+fn delegation_without_cpu_is_reported() {
+    let tree = FakeTree {
         writable: vec![SCOPE, SLICE],
         available: vec![(SCOPE, NO_CPU)],
         enabled: vec![(SLICE, NO_CPU)],
-        ..Paper::default()
+        ..FakeTree::default()
     };
-    assert_eq!(choose(SCOPE, &paper), v2(SLICE, NO_CPU, V2Entry::Ready));
+    assert_eq!(choose(SCOPE, &tree), v2(SLICE, NO_CPU, V2Entry::Ready));
 }
 
 const SERVICE: &str = "/sys/fs/cgroup/system.slice/app.service";
 const PART: &str = "/sys/fs/cgroup/system.slice/app.service/main";
 
-/// `Delegate=yes` with `DelegateSubgroup=main`: a program and the supervisor that it started.
+/// `Delegate=yes` with `DelegateSubgroup=main`: a program, and the supervisor that it started.
 #[test]
-fn beside_other_processes_in_a_part_of_what_was_delegated_that_serves() {
-    let paper = Paper {
+fn occupied_subgroup_falls_back_to_the_delegated_parent() {
+    let tree = FakeTree {
         writable: vec![PART, SERVICE],
         available: vec![(SERVICE, ALL)],
         empty: Some(SERVICE),
-        ..Paper::default()
+        ..FakeTree::default()
     };
-    assert_eq!(choose(PART, &paper), v2(SERVICE, ALL, V2Entry::Ready));
+    assert_eq!(choose(PART, &tree), v2(SERVICE, ALL, V2Entry::Ready));
 }
 
 /// The cgroups above the delegated one belong to the service manager.
 #[test]
-fn the_slice_of_a_service_manager_is_left_alone() {
+fn slice_of_the_service_manager_is_not_used() {
     let manager = "/sys/fs/cgroup/user.slice";
-    let paper = Paper {
+    let tree = FakeTree {
         writable: vec![SCOPE, SLICE, manager],
         available: vec![(SLICE, ALL), (manager, ALL)],
         empty: Some(SLICE),
-        ..Paper::default()
+        ..FakeTree::default()
     };
     let reason = CgroupAbsence::NoControllers(SCOPE.into());
-    assert_eq!(choose(SCOPE, &paper), nowhere(reason));
+    assert_eq!(choose(SCOPE, &tree), nowhere(reason));
 }
 
 #[test]
 fn a_delegated_cgroup_with_other_processes_is_occupied() {
-    let paper = Paper {
+    let tree = FakeTree {
         writable: vec![SERVICE],
         available: vec![(SERVICE, ALL)],
-        ..Paper::default()
+        ..FakeTree::default()
     };
     let reason = CgroupAbsence::Occupied(SERVICE.into());
-    assert_eq!(choose(SERVICE, &paper), nowhere(reason));
+    assert_eq!(choose(SERVICE, &tree), nowhere(reason));
 }
 
 #[test]
-fn an_ordinary_login_has_no_place() {
-    let paper = Paper {
+fn ordinary_login_cannot_create_cgroups() {
+    let tree = FakeTree {
         available: vec![(SCOPE, ALL)],
-        ..Paper::default()
+        ..FakeTree::default()
     };
     let reason = CgroupAbsence::NotWritable(SCOPE.into());
-    assert_eq!(choose(SCOPE, &paper), nowhere(reason));
+    assert_eq!(choose(SCOPE, &tree), nowhere(reason));
 }
 
 #[test]
-fn a_hybrid_tree_without_controllers_has_no_place() {
-    let paper = Paper {
+fn hybrid_tree_without_controllers_is_unusable() {
+    let tree = FakeTree {
         writable: vec![TOP],
-        ..Paper::default()
+        ..FakeTree::default()
     };
     let reason = CgroupAbsence::NoControllers(TOP.into());
-    assert_eq!(choose(TOP, &paper), nowhere(reason));
+    assert_eq!(choose(TOP, &tree), nowhere(reason));
 }
 
 #[test]
@@ -186,7 +186,7 @@ fn reads_proc_self_cgroup() {
 }
 
 #[test]
-fn a_containers_cgroup_is_found_under_its_mount() {
+fn container_cgroup_is_found_under_its_mount() {
     let mounts = mountinfo::parse(
         "33 31 0:32 /docker/1f /sys/fs/cgroup/memory ro - cgroup cgroup rw,memory\n\
          34 31 0:33 / /sys/fs/cgroup/pids rw - cgroup cgroup rw,pids\n",

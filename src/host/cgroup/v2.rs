@@ -1,4 +1,4 @@
-//! Version 2: where in the single hierarchy cgroups with controllers can be created.
+//! Finds where cgroups with controllers can be created in the single hierarchy of version 2.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -17,7 +17,7 @@ pub(super) fn probe(mounts: &[Mount], own: &OwnCgroups) -> CgroupSupport {
     }
 }
 
-/// The top of the hierarchy as far as it is mounted, and this process's directory in it.
+/// Returns the mount point of the hierarchy, and this process's directory in it.
 pub(super) fn own_directory(mounts: &[Mount], own: &OwnCgroups) -> Option<(PathBuf, PathBuf)> {
     let cgroup = own.v2.as_ref()?;
     mounts
@@ -26,8 +26,7 @@ pub(super) fn own_directory(mounts: &[Mount], own: &OwnCgroups) -> Option<(PathB
         .find_map(|mount| Some((mount.point.clone(), beneath(mount, cgroup)?)))
 }
 
-/// Which processes are directly in a cgroup. The kernel delegates controllers only from an empty
-/// cgroup.
+/// The processes directly in a cgroup. The kernel delegates controllers only from an empty cgroup.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Occupants {
     None,
@@ -35,17 +34,16 @@ enum Occupants {
     Others,
 }
 
-/// Chooses among this process's own cgroup and its ancestors.
+/// Chooses a directory among this process's cgroup and its ancestors.
 ///
-/// Its own cgroup comes first, because a delegated cgroup is Sandfork's to arrange. Then comes the
-/// parent, if that is what was delegated and this process was put into a part of it
-/// (`DelegateSubgroup=` of systemd). Any other ancestor works if its children already have the
-/// controllers, because then no other owner's cgroup has to change.
+/// This process's cgroup comes first, because a delegated cgroup is Sandfork's to arrange. Next is the parent, if the
+/// parent was delegated and this process was put into a subgroup of it (`DelegateSubgroup=` of systemd). Any other
+/// ancestor works if its children already have the controllers, because then no cgroup of another owner has to change.
 pub(super) fn choose(top: &Path, own: &Path) -> CgroupSupport {
     let is_leaf = own.file_name().is_some_and(|name| name == SUPERVISOR_LEAF);
-    let homes = own.ancestors().take_while(|dir| dir.starts_with(top));
-    let homes = homes.skip(usize::from(is_leaf));
-    let writable: Vec<&Path> = homes.filter(|dir| may_use(dir)).collect();
+    let candidates = own.ancestors().take_while(|dir| dir.starts_with(top));
+    let candidates = candidates.skip(usize::from(is_leaf));
+    let writable: Vec<&Path> = candidates.filter(|dir| may_use(dir)).collect();
     let (Some(nearest), Some(highest)) = (writable.first().copied(), writable.last().copied())
     else {
         let dir = own.to_owned();
@@ -56,8 +54,8 @@ pub(super) fn choose(top: &Path, own: &Path) -> CgroupSupport {
         return ready(nearest);
     }
     let own_available = available(own);
-    let is_ours = nearest == own;
-    let may_move = is_ours && occupants(own) == Occupants::OnlyThisProcess;
+    let is_own = nearest == own;
+    let may_move = is_own && occupants(own) == Occupants::OnlyThisProcess;
     if may_move && complete(&own_available) {
         return v2(own, own_available, V2Entry::MoveSelf);
     }
@@ -73,7 +71,7 @@ pub(super) fn choose(top: &Path, own: &Path) -> CgroupSupport {
     }
     match writable.iter().max_by_key(|dir| enabled(dir).len()) {
         Some(dir) if !enabled(dir).is_empty() => ready(dir),
-        _ if is_ours && !own_available.is_empty() => {
+        _ if is_own && !own_available.is_empty() => {
             nowhere(CgroupAbsence::Occupied(own.to_owned()))
         }
         _ => nowhere(CgroupAbsence::NoControllers(own.to_owned())),
@@ -102,12 +100,12 @@ fn may_use(dir: &Path) -> bool {
     may_make_cgroups_in(dir) && may_write(&dir.join("cgroup.procs"))
 }
 
-/// The controllers that the cgroup may hand down.
+/// Returns the controllers that a cgroup can pass to its children.
 fn available(dir: &Path) -> BTreeSet<Controller> {
     controllers(&dir.join("cgroup.controllers"))
 }
 
-/// The controllers that the cgroup hands down.
+/// Returns the controllers that a cgroup passes to its children.
 fn enabled(dir: &Path) -> BTreeSet<Controller> {
     controllers(&dir.join("cgroup.subtree_control"))
 }
@@ -120,7 +118,7 @@ fn controllers(file: &Path) -> BTreeSet<Controller> {
         .collect()
 }
 
-/// Treats an unreadable cgroup as occupied.
+/// Returns the occupants of a cgroup. An unreadable cgroup counts as occupied.
 fn occupants(dir: &Path) -> Occupants {
     let own = std::process::id().to_string();
     match fs::read_to_string(dir.join("cgroup.procs")) {

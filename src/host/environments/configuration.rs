@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::pip_config::PipConfig;
 use crate::host::CallerEnvironment;
 
-/// What pip and uv are configured with, for the interpreter at this path.
+/// Returns the configuration of pip and uv for an interpreter.
 pub fn pip_config(environment: &CallerEnvironment, executable: &Path) -> PipConfig {
     let of_uv = texts(&uv_files(environment));
     let of_pip = texts(&pip_files(environment, &prefix_of(executable)));
@@ -17,8 +17,8 @@ pub fn pip_config(environment: &CallerEnvironment, executable: &Path) -> PipConf
     )
 }
 
-/// Where an interpreter looks for its own `pip.conf`: it is not started, because a sandbox is found by its packages for
-/// each run.
+/// Returns the prefix in which an interpreter looks for `pip.conf`. The interpreter is not started to find out, because
+/// every run looks up its sandbox by its packages.
 fn prefix_of(executable: &Path) -> PathBuf {
     let above = |path: &Path| path.ancestors().nth(2).map(Path::to_owned);
     let virtual_environment = above(executable).filter(|home| home.join("pyvenv.cfg").is_file());
@@ -27,13 +27,13 @@ fn prefix_of(executable: &Path) -> PathBuf {
         .unwrap_or_default()
 }
 
-/// The texts of those files that there are.
+/// Reads those of the files that exist.
 fn texts(files: &[PathBuf]) -> Vec<String> {
     let texts = files.iter().map(fs::read_to_string);
     texts.filter_map(Result::ok).collect()
 }
 
-/// The user's directory of configuration.
+/// Returns the user's configuration directory.
 fn config_home(environment: &CallerEnvironment) -> Option<PathBuf> {
     let config = environment
         .text("XDG_CONFIG_HOME")
@@ -43,7 +43,8 @@ fn config_home(environment: &CallerEnvironment) -> Option<PathBuf> {
         .or_else(|| Some(PathBuf::from(environment.text("HOME")?).join(".config")))
 }
 
-/// uv's files, the weakest first. Those of projects are theirs, and not the user's.
+/// Returns uv's configuration files, lowest precedence first. Project files are ignored, because the user may not have
+/// written them.
 fn uv_files(environment: &CallerEnvironment) -> Vec<PathBuf> {
     let set = |name: &str| environment.text(name).filter(|value| !value.is_empty());
     if set("UV_NO_CONFIG").is_some() {
@@ -57,7 +58,7 @@ fn uv_files(environment: &CallerEnvironment) -> Vec<PathBuf> {
     [system].into_iter().chain(user).collect()
 }
 
-/// pip's files, the weakest first.
+/// Returns pip's configuration files, lowest precedence first.
 fn pip_files(environment: &CallerEnvironment, prefix: &Path) -> Vec<PathBuf> {
     let named = environment
         .text("PIP_CONFIG_FILE")

@@ -1,4 +1,4 @@
-//! Why an environment cannot be used.
+//! Defines the errors of the environment store.
 
 use std::io;
 use std::path::Path;
@@ -6,15 +6,15 @@ use std::path::Path;
 use crate::error::Error;
 use crate::host::Exposed;
 
-/// An error of the kernel about a path of the store.
+/// The error for a system call on a path of the store.
 pub fn io_error(path: &Path, cause: &io::Error) -> Error {
     Error::host(format!("{}: {cause}", path.display()))
 }
 
-/// A file is not one of Sandfork's.
+/// The error for a file that Sandfork did not write.
 pub fn torn(path: &Path, problem: &str) -> Error {
     Error::host(format!(
-        "{} is not what Sandfork wrote there ({problem}): remove it, and make the environment again",
+        "{} is not what Sandfork wrote there ({problem}): remove it, and create the environment again",
         path.display()
     ))
 }

@@ -1,7 +1,7 @@
-//! Where environments of packages are kept, and what there is.
+//! Reads the store of package environments.
 //!
-//! An environment is a virtual environment in a directory whose name says what is in it. A name leads to one. Nothing
-//! here changes anything: `environments` makes and removes them.
+//! An environment is a virtual environment in a directory that is named after a hash of its contents. A name refers to
+//! one environment. This module changes nothing: `environments` creates and removes environments.
 
 mod configuration;
 mod error;
@@ -31,10 +31,10 @@ use crate::policy::{EnvironmentName, Requirement, SourcesDigest};
 /// The file in an environment that describes it.
 pub const DESCRIPTION: &str = "environment.json";
 
-/// The subject of a lock that stands for all environments.
+/// The lock subject that stands for all environments.
 const ALL: &str = "all";
 
-/// A description has at most so many MiB: a lock of thousands of packages.
+/// The maximum size of a description in MiB, enough for a lock of thousands of packages.
 const MOST_MIB: u64 = 4;
 
 /// The directory of this user's environments. It may not exist.
@@ -43,41 +43,41 @@ pub struct EnvironmentStore {
     directory: PathBuf,
 }
 
-/// What a name stands for.
+/// The environment to which a name refers.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct NamedEnvironment {
-    /// The directory's name, beneath those of all environments.
+    /// The name of the environment's directory.
     pub environment: String,
-    /// What was asked for, a line each.
+    /// The requested packages, one requirement each.
     pub requirements: Vec<String>,
-    /// The interpreter that it was asked for.
+    /// The interpreter for which the environment was requested.
     pub interpreter: PathBuf,
-    /// Where its packages came from, if that was not PyPI alone.
+    /// The digest of the package sources, if they were not PyPI alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sources: Option<SourcesDigest>,
 }
 
-/// Whether a lock of the store can be shared.
+/// Whether a lock of the store is shared.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Sharing {
-    /// Others may hold it too.
+    /// Other processes may hold the lock too.
     Shared,
-    /// Only one process holds it.
+    /// Only one process may hold the lock.
     Alone,
 }
 
-/// Whether a process waits for a lock that another one holds.
+/// Whether to wait for a lock that another process holds.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Patience {
-    /// It waits until the lock is free.
+    /// Wait until the lock is free.
     Waits,
-    /// It does not wait.
+    /// Do not wait.
     GivesUp,
 }
 
 impl EnvironmentStore {
-    /// The store that this environment names: in `XDG_DATA_HOME`, without it `/var/lib` for root, and `.local/share` in
-    /// `HOME` for others.
+    /// Returns the store that this environment selects: in `XDG_DATA_HOME`; without it, in `/var/lib` for root, and in
+    /// `.local/share` of `HOME` for other users.
     pub fn of(environment: &CallerEnvironment) -> Result<Self, Error> {
         let set = |name| {
             let value = environment.text(name).map(PathBuf::from);
@@ -98,7 +98,7 @@ impl EnvironmentStore {
         })
     }
 
-    /// The store of the packages that were added to running sessions.
+    /// Returns the store of packages that were added to running sessions.
     #[must_use]
     pub fn added(&self) -> Self {
         Self {
@@ -106,7 +106,7 @@ impl EnvironmentStore {
         }
     }
 
-    /// Keeps all environments of the store from being removed.
+    /// Locks all environments of the store against removal.
     ///
     /// # Errors
     /// As [`lock`](Self::lock).
@@ -114,7 +114,7 @@ impl EnvironmentStore {
         self.lock(ALL, Sharing::Shared, Patience::Waits)
     }
 
-    /// Whether nothing holds all environments of the store. Nothing does while the lock is held.
+    /// Returns the exclusive lock of all environments, if no process holds any.
     ///
     /// # Errors
     /// As [`lock`](Self::lock).
@@ -122,40 +122,40 @@ impl EnvironmentStore {
         self.lock(ALL, Sharing::Alone, Patience::GivesUp)
     }
 
-    /// The whole store.
+    /// Returns the store's directory.
     pub fn directory(&self) -> &Path {
         &self.directory
     }
 
-    /// Where the environments are.
+    /// Returns the directory of the environments.
     pub fn environments(&self) -> PathBuf {
         self.directory.join("store")
     }
 
-    /// Where an environment is.
+    /// Returns the directory of an environment.
     pub fn path_of(&self, key: &str) -> PathBuf {
         self.environments().join(key)
     }
 
-    /// Where the names are.
+    /// Returns the directory of the names.
     pub fn names(&self) -> PathBuf {
         self.directory.join("names")
     }
 
-    /// Where environments are made and taken apart.
+    /// Returns the directory in which environments are created and deleted.
     pub fn staging(&self) -> PathBuf {
         self.directory.join("staging")
     }
 
-    /// The file of a name.
+    /// Returns the file of a name.
     pub fn name_file(&self, name: &EnvironmentName) -> PathBuf {
         self.names().join(name.as_str())
     }
 
-    /// The directory of the environments, or why none can be used. It may not be there yet.
+    /// Returns the store's directory, if it can be used. The directory may not exist yet.
     ///
     /// # Errors
-    /// If the environment names none, or another user can have made what is in it.
+    /// If the environment selects no directory, or if another user could have changed its contents.
     pub fn usable(environment: &CallerEnvironment) -> Result<PathBuf, Error> {
         let store = Self::of(environment)?;
         if store.directory.exists() {
@@ -166,27 +166,27 @@ impl EnvironmentStore {
         Ok(store.directory)
     }
 
-    /// Checks that this user alone can have made what is in it.
+    /// Checks that only this user can have changed the store.
     ///
     /// # Errors
-    /// If another user can have, or it is not there.
+    /// If another user can have changed it, or if it does not exist.
     pub fn check(&self) -> Result<(), Error> {
         let found = fs::symlink_metadata(&self.directory);
         let metadata = found.map_err(|cause| io_error(&self.directory, &cause))?;
-        // Who may write to the directory that it leads to says nothing of who may replace the link.
+        // The permissions of the link's target do not show who may replace the link.
         if metadata.is_symlink() {
             return Err(Error::host(format!(
-                "{} is a symbolic link, and environments need a directory: put one in its place, or set XDG_DATA_HOME",
+                "{} is a symbolic link, and environments need a directory: replace it with a directory, or set XDG_DATA_HOME",
                 self.directory.display()
             )));
         }
         Ok(check_private(&self.directory, &metadata)?)
     }
 
-    /// What a name stands for, if it stands for anything.
+    /// Returns the environment to which a name refers, if any.
     ///
     /// # Errors
-    /// If the store is not this user's alone, or the file is not one that Sandfork wrote.
+    /// If other users can write to the store, or if Sandfork did not write the file.
     pub fn read_name(&self, name: &EnvironmentName) -> Result<Option<NamedEnvironment>, Error> {
         let path = self.name_file(name);
         let text = match read(&path) {
@@ -197,12 +197,12 @@ impl EnvironmentStore {
         let named: NamedEnvironment =
             serde_json::from_str(&text).map_err(|error| torn(&path, &error.to_string()))?;
         if !is_key(&named.environment) {
-            return Err(torn(&path, "it names no environment"));
+            return Err(torn(&path, "it does not name an environment"));
         }
         Ok(Some(named))
     }
 
-    /// All names, in their order.
+    /// Returns all names, sorted.
     ///
     /// # Errors
     /// If the directory cannot be read.
@@ -211,7 +211,7 @@ impl EnvironmentStore {
         Ok(names.iter().filter_map(|name| name.parse().ok()).collect())
     }
 
-    /// All environments, by the names of their directories.
+    /// Returns the directory names of all environments, sorted.
     ///
     /// # Errors
     /// If the directory cannot be read.
@@ -235,7 +235,7 @@ impl EnvironmentStore {
         Ok(names)
     }
 
-    /// The description of an environment.
+    /// Returns the description of an environment.
     ///
     /// # Errors
     /// If it cannot be read.
@@ -244,10 +244,10 @@ impl EnvironmentStore {
         read(&path).map_err(|cause| io_error(&path, &cause))
     }
 
-    /// The environment of a name, which nothing removes while the lock is held.
+    /// Returns the environment of a name, and a lock that keeps it from being removed.
     ///
     /// # Errors
-    /// If there is none.
+    /// If the environment does not exist.
     pub fn find(&self, name: &EnvironmentName) -> Result<(PathBuf, File), Error> {
         let Some(named) = self.read_name(name)? else {
             let others = match &*self.some_names() {
@@ -260,7 +260,7 @@ impl EnvironmentStore {
         };
         let lock = self.lock(&named.environment, Sharing::Shared, Patience::Waits)?;
         let path = self.path_of(&named.environment);
-        // It may have been removed before it was locked.
+        // The environment may have been removed before it was locked.
         if !path.is_dir() {
             return Err(Error::policy(format!(
                 "the environment `{name}` has been removed from {}: make it again with `sandfork env create {name} \
@@ -271,10 +271,10 @@ impl EnvironmentStore {
         Ok((path, lock.unwrap_or_else(|| unreachable!("waited for"))))
     }
 
-    /// What a name stands for.
+    /// Returns the environment to which a name refers.
     ///
     /// # Errors
-    /// If it stands for nothing. The error names others.
+    /// If the name does not exist. The error lists existing names.
     pub fn existing(&self, name: &EnvironmentName) -> Result<NamedEnvironment, Error> {
         self.read_name(name)?.ok_or_else(|| {
             let others = match &*self.some_names() {
@@ -286,7 +286,7 @@ impl EnvironmentStore {
         })
     }
 
-    /// Some of the names that people gave, for a sentence.
+    /// Returns some of the names that users gave, for a message.
     fn some_names(&self) -> String {
         let names = self.all_names().unwrap_or_default();
         let names = names.iter().filter(|it| !it.is_of_packages());
@@ -294,11 +294,11 @@ impl EnvironmentStore {
         names.join(", ")
     }
 
-    /// The environment with these packages of these sources for the interpreter at this path, which nothing removes while
-    /// the lock is held.
+    /// Returns the environment with these packages from these sources for an interpreter, and a lock that keeps it from
+    /// being removed.
     ///
     /// # Errors
-    /// If there is none.
+    /// If the environment does not exist.
     pub fn find_packages(
         &self,
         packages: &[Requirement],
@@ -325,12 +325,14 @@ impl EnvironmentStore {
         })
     }
 
-    /// Takes the lock of this subject. `None` if it is taken and not waited for.
+    /// Takes the lock of a subject. Returns `None` if the lock is held and `patience` is
+    /// [`GivesUp`](Patience::GivesUp).
     ///
-    /// All locks are bytes of one file, so that none is left behind. Closing the file gives it back.
+    /// All locks are byte ranges of one file, so no lock files are left behind. Closing the returned file releases the
+    /// lock.
     ///
     /// # Errors
-    /// If the file cannot be opened, or the file system has no locks.
+    /// If the file cannot be opened, or if the file system does not support locks.
     pub fn lock(
         &self,
         subject: &str,
@@ -355,7 +357,7 @@ impl EnvironmentStore {
         let byte = libc::flock {
             l_type: libc::c_short::try_from(kind).unwrap_or_default(),
             l_whence: libc::c_short::try_from(libc::SEEK_SET).unwrap_or_default(),
-            l_start: place_of(subject),
+            l_start: byte_of(subject),
             l_len: 1,
             l_pid: 0,
         };
@@ -374,12 +376,12 @@ impl EnvironmentStore {
     }
 }
 
-/// The byte that stands for a subject.
-fn place_of(subject: &str) -> i64 {
+/// Returns the byte of the lock file that stands for a subject.
+fn byte_of(subject: &str) -> i64 {
     use sha2::{Digest, Sha256};
     let mut first = [0; 8];
     first.copy_from_slice(&Sha256::digest(subject)[..8]);
-    // A file has offsets of 63 bits.
+    // File offsets are not negative, and adding the length must not overflow.
     i64::from_le_bytes(first) & (i64::MAX >> 1)
 }
 

@@ -1,20 +1,20 @@
-//! What pip and uv are configured with: their files and variables, as text. Pure.
+//! Merges the configuration of pip and uv from the text of their files and from variables. Pure.
 
 use std::collections::BTreeMap;
 
 use crate::policy::SourcesDigest;
 
-/// The index of those who configure none.
+/// The default index.
 pub const PYPI: &str = "https://pypi.org/simple";
 
-/// Settings that say where packages come from, by pip's names.
+/// Settings that determine where packages come from, by pip's option names.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct PipConfig(BTreeMap<String, Vec<String>>);
 
-/// The sections of a file that hold for `pip install`, the weaker first.
+/// The sections of a file that apply to `pip install`, lowest precedence first.
 const SECTIONS: [&str; 2] = ["global", "install"];
 
-/// The options that are read, with the variables of uv that say the same.
+/// The options that are read, each with the equivalent variables of uv.
 const OPTIONS: [(&str, &[&str]); 9] = [
     ("index-url", &["UV_INDEX_URL", "UV_DEFAULT_INDEX"]),
     ("extra-index-url", &["UV_EXTRA_INDEX_URL", "UV_INDEX"]),
@@ -27,7 +27,7 @@ const OPTIONS: [(&str, &[&str]); 9] = [
     ("pre", &[]),
 ];
 
-/// The keys of uv's files, with pip's options that say the same.
+/// The keys of uv's files, each with pip's equivalent option.
 const UV_KEYS: [(&str, &str); 5] = [
     ("index-url", "index-url"),
     ("extra-index-url", "extra-index-url"),
@@ -37,7 +37,7 @@ const UV_KEYS: [(&str, &str); 5] = [
 ];
 
 impl PipConfig {
-    /// Reads the texts of uv's files and its variables, and then those of pip, the weakest first.
+    /// Reads the texts of uv's files and uv's variables, and then those of pip, lowest precedence first.
     pub fn read<'a>(
         of_uv: impl IntoIterator<Item = &'a str>,
         of_pip: impl IntoIterator<Item = &'a str>,
@@ -64,7 +64,7 @@ impl PipConfig {
         config
     }
 
-    /// Sets an option, unless the value is empty: pip ignores those.
+    /// Sets an option, unless the value is empty: pip ignores empty values.
     pub fn set(&mut self, option: &str, value: &str) {
         let values: Vec<String> = value.split_whitespace().map(str::to_owned).collect();
         if !values.is_empty() {
@@ -72,40 +72,40 @@ impl PipConfig {
         }
     }
 
-    /// Adds values to those of an option.
+    /// Appends whitespace-separated values to an option.
     pub fn add(&mut self, option: &str, value: &str) {
         let values = self.0.entry(option.to_owned()).or_default();
         values.extend(value.split_whitespace().map(str::to_owned));
     }
 
-    /// Adds one value, which may have spaces, to those of an option.
+    /// Appends one value, which may contain spaces, to an option.
     pub fn push(&mut self, option: &str, value: &str) {
         let values = self.0.entry(option.to_owned()).or_default();
         values.push(value.to_owned());
     }
 
-    /// A digest of what decides where packages come from. `None` stands for PyPI alone.
+    /// Returns a digest of everything that determines where packages come from. `None` means PyPI alone.
     pub fn sources(&self) -> Option<SourcesDigest> {
         SourcesDigest::of(&self.source_options())
     }
 
-    /// The options that decide where packages come from, in one way of writing and without users and passwords.
+    /// Returns the options that determine where packages come from, in canonical form and without credentials.
     fn source_options(&self) -> Vec<String> {
         let mut options = Vec::new();
         let listed = if self.flag("no-index") {
             options.push("--no-index".to_owned());
             &["find-links"][..]
         } else {
-            let index = self.value("index-url").map(plain_url);
+            let index = self.value("index-url").map(canonical_url);
             let other = index.filter(|url| url != PYPI);
             options.extend(other.map(|url| format!("--index-url {url}")));
             &["extra-index-url", "find-links"]
         };
         for option in listed {
-            let urls = self.values(option).iter().map(|url| plain_url(url));
+            let urls = self.values(option).iter().map(|url| canonical_url(url));
             options.extend(urls.map(|url| format!("--{option} {url}")));
         }
-        // Without a check of certificates, what answers may be another index.
+        // Without certificate verification, the host that answers may not be this index.
         let hosts = self.values("trusted-host").iter();
         options.extend(hosts.map(|host| format!("--trusted-host {host}")));
         if self.flag("pre") {
@@ -114,23 +114,24 @@ impl PipConfig {
         options
     }
 
-    /// The last value of an option.
+    /// Returns the last value of an option.
     pub fn value(&self, option: &str) -> Option<&str> {
         self.values(option).last().map(String::as_str)
     }
 
-    /// All values of an option.
+    /// Returns all values of an option.
     pub fn values(&self, option: &str) -> &[String] {
         self.0.get(option).map_or(&[], Vec::as_slice)
     }
 
-    /// Whether an option is on.
+    /// Returns whether an option is enabled.
     pub fn flag(&self, option: &str) -> bool {
         let value = self.value(option).unwrap_or_default().to_lowercase();
         matches!(&*value, "1" | "true" | "yes" | "on" | "y" | "t")
     }
 
-    /// Reads a `uv.toml`, whose `[pip]` is stronger than the rest. uv itself reports one that is none.
+    /// Reads a `uv.toml`, whose `[pip]` table takes precedence over the top level. Ignores an invalid file, which uv
+    /// itself reports.
     fn add_uv_file(&mut self, text: &str) {
         let file: toml::Table = text.parse().unwrap_or_default();
         self.add_uv_table(&file);
@@ -156,14 +157,14 @@ impl PipConfig {
             let is = |key: &str| index.get(key).and_then(toml::Value::as_bool) == Some(true);
             match index.get("url").and_then(toml::Value::as_str) {
                 Some(url) if is("default") => self.set("index-url", url),
-                // An explicit one is for packages that projects pin to it.
+                // An explicit index serves only packages that a project pins to it.
                 Some(url) if !is("explicit") => self.add("extra-index-url", url),
                 _ => {}
             }
         }
     }
 
-    /// Reads a file as Python's configparser does.
+    /// Reads a file by the rules of Python's configparser.
     fn add_file(&mut self, text: &str) {
         let mut found: BTreeMap<(usize, String), String> = BTreeMap::new();
         let mut section = None;
@@ -207,13 +208,13 @@ impl PipConfig {
     }
 }
 
-/// A URL or path in one way of writing, without user and password.
-fn plain_url(url: &str) -> String {
+/// Returns a URL or path in canonical form, without user and password.
+fn canonical_url(url: &str) -> String {
     let url = url.strip_prefix("file://").unwrap_or(url);
     let plain = match url.split_once("://") {
         None => url.to_owned(),
         Some((scheme, rest)) => {
-            // No URL that is followed has an `@` behind its host, but a password may have a `/` that is not escaped.
+            // No supported URL has an `@` after its host, but a password may contain an unescaped `/`.
             let rest = rest.rsplit('@').next().unwrap_or_default();
             let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
             let (scheme, authority) = (scheme.to_lowercase(), authority.to_lowercase());
@@ -223,7 +224,7 @@ fn plain_url(url: &str) -> String {
     plain.trim_end_matches('/').to_owned()
 }
 
-/// The URL of an index that `UV_INDEX` gives a name.
+/// Returns the URL of an index to which `UV_INDEX` gives a name.
 fn without_name(index: &str) -> &str {
     match index.split_once('=') {
         Some((name, url)) if !name.contains(':') => url,
@@ -289,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn uv_is_followed_where_pip_says_nothing() {
+    fn uv_settings_apply_unless_pip_overrides_them() {
         let config = read_both(UV_FILE, &[], &[]);
         assert_eq!(
             config.value("index-url"),
@@ -319,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_goes_on_in_the_next_lines() {
+    fn list_continues_on_indented_lines() {
         let text = "[global]\nextra-index-url =\n    https://a.example\n    # not this\n    https://b.example\nno-index = true\n";
         let config = read(&[text], &[]);
         assert_eq!(
@@ -332,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn sources_are_what_decides_which_packages_there_are() {
+    fn sources_cover_everything_that_selects_packages() {
         let of = |variables: &[(&'static str, &'static str)]| read(&[], variables).source_options();
         let nothing: [&str; 0] = [];
         assert_eq!(of(&[]), nothing);

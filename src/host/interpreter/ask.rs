@@ -1,4 +1,4 @@
-//! Runs an interpreter once and reads the facts that it prints about itself.
+//! Runs an interpreter once, and reads the facts that it prints about itself.
 
 use std::array;
 use std::fs::File;
@@ -20,23 +20,23 @@ use crate::host::{CallerEnvironment, io_exhaustion_hint};
 
 const PRINT_FACTS: &str = "\nprint(_sandfork_facts())\n";
 
-/// Python 2 supports neither `-I` nor half of the script. Every Python supports this much.
+/// Prints the version on every Python: Python 2 supports neither `-I` nor all of the facts script.
 const PRINT_VERSION: &str = "import sys; print('%d.%d.%d' % tuple(sys.version_info[:3]))";
 
-/// An interpreter that has not answered by then (a cold disk, a slow shim) will not answer.
+/// The timeout for an answer. A slower interpreter (a cold disk, a slow shim) will not answer at all.
 const DEADLINE: Duration = Duration::from_secs(20);
 
-/// More than any interpreter prints.
+/// The maximum size of the output in bytes, more than any interpreter prints.
 const MAX_ANSWER: usize = 64 * 1024;
 
-/// Where it finds its empty standard input.
+/// The empty standard input.
 const NULL: &str = "/dev/null";
 
-/// The kernel reads as much of a script, and no more, for the program in its first line (execve(2)).
+/// How much of a script the kernel reads to find the program in its first line (execve(2)), in bytes.
 const MOST_FIRST_LINE: u64 = 256;
 
-/// The most characters of the last words that an error has.
-const MOST_WORDS: usize = 300;
+/// The maximum number of characters of the program's last output that an error quotes.
+const MOST_QUOTED: usize = 300;
 
 /// Runs the program at `path`, with only the variables of `environment`.
 pub fn probe(path: &Path, environment: &CallerEnvironment) -> Result<Interpreter, Error> {
@@ -69,18 +69,18 @@ impl Answer {
         let mut lines = self.stderr.lines().rev();
         let first_line = FACTS_SCRIPT.lines().next().unwrap_or(FACTS_SCRIPT);
         match lines.find(|line| !line.trim().is_empty()) {
-            // It took the script for the name of a file, and repeats it.
-            Some(words) if words.contains(first_line) => format!("{end}: it is no Python"),
-            Some(words) => format!("{end}: {}", shortened(words.trim())),
+            // The program took the script for a file name, and quotes it.
+            Some(last_line) if last_line.contains(first_line) => format!("{end}: it is not Python"),
+            Some(last_line) => format!("{end}: {}", shortened(last_line.trim())),
             None => end,
         }
     }
 }
 
-fn shortened(words: &str) -> String {
-    match words.char_indices().nth(MOST_WORDS) {
-        Some((end, _)) => format!("{}...", &words[..end]),
-        None => words.to_owned(),
+fn shortened(last_line: &str) -> String {
+    match last_line.char_indices().nth(MOST_QUOTED) {
+        Some((end, _)) => format!("{}...", &last_line[..end]),
+        None => last_line.to_owned(),
     }
 }
 
@@ -89,19 +89,19 @@ fn run(path: &Path, arguments: &[&str], environment: &CallerEnvironment) -> Resu
     let mut child = Command::new(path)
         .args(arguments)
         .env_clear()
-        .envs(environment.deciding())
+        .envs(environment.selecting_variables())
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .map_err(|error| not_run(path, &error))?;
-    let received = listen(&mut child, Instant::now() + DEADLINE);
+    let received = read_output(&mut child, Instant::now() + DEADLINE);
     if received.is_err() {
-        // Killing fails only if the child is already gone.
+        // Killing fails only if the child has already exited.
         let _ = child.kill();
     }
     let status = child.wait().or_else(|error| match error.raw_os_error() {
-        // The caller's process ignores SIGCHLD. What the interpreter printed tells whether it worked.
+        // This process ignores SIGCHLD. The interpreter's output shows whether it worked.
         Some(libc::ECHILD) => Ok(ExitStatus::default()),
         _ => Err(broken(error.to_string())),
     })?;
@@ -127,7 +127,7 @@ fn not_run(path: &Path, error: &io::Error) -> Error {
     }
 }
 
-/// What to do about a program that could not be executed.
+/// Returns the remedy for a program that could not be executed.
 fn remedy_for(path: &Path, error: &io::Error) -> String {
     let another = "name another with `python.interpreter`";
     match error.kind() {
@@ -135,7 +135,7 @@ fn remedy_for(path: &Path, error: &io::Error) -> String {
         ErrorKind::NotFound if !Path::new(NULL).exists() => {
             format!("make {NULL}, from which it reads: `sudo mknod -m 666 {NULL} c 1 3`")
         }
-        ErrorKind::NotFound if path.exists() => match named_by_script(path) {
+        ErrorKind::NotFound if path.exists() => match shebang_program(path) {
             Some(program) => {
                 format!("its first line names `{program}`; install that, or {another}")
             }
@@ -145,8 +145,8 @@ fn remedy_for(path: &Path, error: &io::Error) -> String {
     }
 }
 
-/// The program in the `#!` line of a script (execve(2)).
-fn named_by_script(path: &Path) -> Option<String> {
+/// Returns the program in the `#!` line of a script (execve(2)).
+fn shebang_program(path: &Path) -> Option<String> {
     let mut start = Vec::new();
     let file = File::open(path).ok()?;
     file.take(MOST_FIRST_LINE).read_to_end(&mut start).ok()?;
@@ -158,8 +158,8 @@ fn named_by_script(path: &Path) -> Option<String> {
     line.split_whitespace().next().map(str::to_owned)
 }
 
-/// Reads both streams to their ends, within the size limit, and waits until the process has ended.
-fn listen(child: &mut Child, end: Instant) -> Result<[String; 2], String> {
+/// Reads both streams until EOF, within the size limit, and waits until the process has exited.
+fn read_output(child: &mut Child, end: Instant) -> Result<[String; 2], String> {
     let (Some(mut stdout), Some(mut stderr)) = (child.stdout.take(), child.stderr.take()) else {
         return Err("its output could not be read".to_owned());
     };
@@ -172,14 +172,14 @@ fn listen(child: &mut Child, end: Instant) -> Result<[String; 2], String> {
             open[number] = read_some(stream, &mut received[number])?;
         }
     }
-    // It may run on without them. Linux before 5.3, which lacks handles, can run no guest.
+    // The process may outlive its streams. Without pidfds (before Linux 5.3) no guest can run anyway.
     if let Ok(process) = sys::pidfd::open(Pid::from_raw(child.id().cast_signed())) {
         while !wait_readable([process.as_fd()], [true], end)?[0] {}
     }
     Ok(received.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
 }
 
-/// Whether each of the open descriptors has data to read, or has ended.
+/// Returns which of the open descriptors are readable or at EOF.
 fn wait_readable<const N: usize>(
     descriptors: [BorrowedFd; N],
     open: [bool; N],
@@ -201,12 +201,12 @@ fn wait_readable<const N: usize>(
     }
 }
 
-/// Reads the available data; false at the end of the stream.
+/// Reads the available data. Returns `false` at EOF.
 fn read_some(stream: &mut dyn Read, into: &mut Vec<u8>) -> Result<bool, String> {
     let mut buffer = [0; 4096];
     match stream.read(&mut buffer) {
         Ok(0) => Ok(false),
-        Ok(length) if into.len() + length > MAX_ANSWER => Err("it talks too much".to_owned()),
+        Ok(length) if into.len() + length > MAX_ANSWER => Err("its output is too long".to_owned()),
         Ok(length) => {
             into.extend_from_slice(&buffer[..length]);
             Ok(true)
@@ -222,15 +222,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_that_closes_its_streams_and_runs_on_is_not_waited_for() {
+    fn program_that_closes_its_streams_times_out() {
         let mut shell = Command::new("sh");
         shell.args(["-c", "exec sleep 600 >&- 2>&-"]);
         let piped = shell.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = piped.spawn().unwrap();
-        let heard = listen(&mut child, Instant::now() + Duration::from_millis(100));
+        let received = read_output(&mut child, Instant::now() + Duration::from_millis(100));
         let is_running = child.try_wait().unwrap().is_none();
         child.kill().unwrap();
         child.wait().unwrap();
-        assert!(is_running && heard.is_err(), "{heard:?}");
+        assert!(is_running && received.is_err(), "{received:?}");
     }
 }

@@ -1,6 +1,5 @@
-# Run as: python -I -S -c <this>. What only the interpreter knows of itself; facts.rs derives the rest from
-# it. Nothing but builtin modules and os is imported, so that it costs little and a broken site cannot break
-# it.
+# Run as: python -I -S -c <this>. Returns the facts that only the interpreter knows about itself; facts.rs
+# derives the rest. Imports only builtin modules and os, which is fast and independent of a broken site.
 def _sandfork_facts():
     import os
     import sys
@@ -15,8 +14,8 @@ def _sandfork_facts():
         sys.base_prefix,
         sys.base_exec_prefix,
         os.path.dirname(os.__file__),
-        # What byte code it runs: nothing is derived from it, but other byte code means other facts.
+        # The bytecode format. Nothing is derived from it, but a different format invalidates cached facts.
         getattr(loader, "MAGIC_NUMBER", b"").hex(),
     )
-    # No path has this character.
+    # A path cannot contain this character.
     return "\0".join(facts)

@@ -1,4 +1,4 @@
-//! Derives what a plan needs of an interpreter from the little that only the interpreter knows of itself.
+//! Derives a plan's interpreter data from the few facts that only the interpreter itself knows.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -8,19 +8,19 @@ use super::{Interpreter, Link, OLDEST, broken, closed, unsuitable};
 use crate::error::Error;
 use crate::policy::normalize;
 
-/// Defines `_sandfork_facts()`, which returns the text for [`Interpreter::from_facts`]. It is written for
-/// CPython 3.9 and later, and runs on any Python 3.
+/// Defines `_sandfork_facts()`, which returns the text for [`Interpreter::from_facts`]. It is written for CPython 3.9
+/// and later, and runs on any Python 3.
 pub const FACTS_SCRIPT: &str = include_str!("facts.py");
 
-/// As many as the kernel follows (path_resolution(7)).
+/// The maximum number of links that the kernel follows (path_resolution(7)).
 const MOST_LINKS: usize = 40;
 
 impl Interpreter {
-    /// Reads what `_sandfork_facts()` returned, and refuses an unsuitable interpreter.
+    /// Parses the output of `_sandfork_facts()`, and rejects an unsuitable interpreter.
     ///
-    /// `asked` is the path under which it ran, for the error.
-    pub fn from_facts(facts: &str, asked: &Path) -> Result<Self, Error> {
-        let broken = |how: &str| broken(asked, &format!("its answer cannot be read: {how}"));
+    /// `asked` is the path under which the interpreter ran, for error messages.
+    pub fn from_facts(facts: &str, probed: &Path) -> Result<Self, Error> {
+        let broken = |how: &str| broken(probed, &format!("its answer cannot be read: {how}"));
         let fields: Vec<&str> = facts.trim_end_matches('\n').split('\0').collect();
         let [
             executable,
@@ -34,7 +34,10 @@ impl Interpreter {
             _byte_code,
         ] = fields[..]
         else {
-            return Err(broken(&format!("it has not 9 fields but {}", fields.len())));
+            return Err(broken(&format!(
+                "it has {} fields instead of 9",
+                fields.len()
+            )));
         };
         let version = parse_version(version).ok_or_else(|| broken("it has no version"))?;
         let paths = [executable, prefix, base_prefix, base_exec_prefix, stdlib].map(Path::new);
@@ -43,7 +46,7 @@ impl Interpreter {
             return Err(broken(&format!("it names the relative path `{path}`")));
         }
         let [executable, prefix, base_prefix, base_exec_prefix, stdlib] = paths;
-        check(asked, implementation, version, abiflags)?;
+        check(probed, implementation, version, abiflags)?;
         let (links, binary) = follow(executable);
         let venv = virtual_environment(executable);
         Ok(Self {
@@ -73,7 +76,7 @@ fn parse_version(text: &str) -> Option<(u8, u8, u8)> {
 }
 
 fn check(
-    asked: &Path,
+    probed: &Path,
     implementation: &str,
     (major, minor, patch): (u8, u8, u8),
     abiflags: &str,
@@ -87,10 +90,11 @@ fn check(
     } else {
         return Ok(());
     };
-    Err(unsuitable(asked, &what))
+    Err(unsuitable(probed, &what))
 }
 
-/// The symbolic links from a path to the file, and the file, without `..`, as Python's `os.path.normpath` makes them.
+/// Returns the symbolic links from a path to the file, and the file, with `..` resolved lexically as Python's
+/// `os.path.normpath` does.
 pub(super) fn follow(path: &Path) -> (Vec<Link>, PathBuf) {
     let (mut links, mut path) = (Vec::new(), path.to_owned());
     while links.len() < MOST_LINKS
@@ -104,15 +108,15 @@ pub(super) fn follow(path: &Path) -> (Vec<Link>, PathBuf) {
     (links, path)
 }
 
-/// The virtual environment that an interpreter belongs to, if any.
+/// Returns the virtual environment to which an interpreter belongs, if any.
 fn virtual_environment(executable: &Path) -> Option<PathBuf> {
     let home = executable.parent()?.parent()?;
     home.join("pyvenv.cfg").is_file().then(|| home.to_owned())
 }
 
-/// A conda environment keeps data all over its prefix. Any other prefix may be shared with what is none of
-/// the guest's business, as `~/.local` is: of it come only the programs and the headers, which compile
-/// extensions.
+/// Returns the directories that guests need for programs. A conda environment keeps data all over its prefix, so the
+/// whole prefix is needed. Any other prefix, such as `~/.local`, may be shared with unrelated files: only its programs
+/// are needed, and its headers, for compiling extensions.
 fn programs(base_prefix: &Path, binary: &Path, (major, minor, _): (u8, u8, u8)) -> Vec<PathBuf> {
     if base_prefix.join("conda-meta").is_dir() {
         return vec![base_prefix.to_owned()];

@@ -1,4 +1,4 @@
-//! The Python interpreter that becomes the zygote: where it is, what it is, and what it needs.
+//! Describes the Python interpreter that becomes the zygote, and its files.
 
 mod ask;
 mod facts;
@@ -18,10 +18,9 @@ pub use resolve::resolve;
 /// A CPython that Sandfork can use.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Interpreter {
-    /// The path to execute, which becomes `sys.executable`. In a virtual environment it is that
-    /// environment's link.
+    /// The path to execute, which becomes `sys.executable`. In a virtual environment it is the environment's link.
     pub executable: PathBuf,
-    /// The symbolic links from there to the binary, in the order of their resolution.
+    /// The symbolic links from `executable` to the binary, in order of resolution.
     pub links: Vec<Link>,
     /// The binary itself.
     pub binary: PathBuf,
@@ -29,19 +28,19 @@ pub struct Interpreter {
     pub implementation: String,
     /// The first three numbers of `sys.version_info`.
     pub version: (u8, u8, u8),
-    /// Where packages are installed: the virtual environment, or the installation.
+    /// The directory into which packages are installed: the virtual environment, or the installation.
     pub prefix: PathBuf,
     /// The prefix of the installation.
     pub base_prefix: PathBuf,
-    /// Directory of the standard library's Python files.
+    /// The directory of the standard library's Python files.
     pub stdlib: PathBuf,
-    /// The directories of the installation for programs and for those who compile some.
+    /// The directories of the installation that hold programs, and headers for compiling extensions.
     pub programs: Vec<PathBuf>,
-    /// The directories of the installation that contain libraries and no programs.
+    /// The directories of the installation that hold libraries and no programs.
     pub libraries: Vec<PathBuf>,
     /// The virtual environment, if the interpreter belongs to one.
     pub venv: Option<PathBuf>,
-    /// What is closed to some users, as `/root` is: the directory on the way to it that is nearest, or its binary.
+    /// The binary or the nearest directory above it that is not accessible to every user, as `/root` is not.
     pub closed: Option<PathBuf>,
 }
 
@@ -54,24 +53,24 @@ pub struct Link {
     pub points_at: PathBuf,
 }
 
-/// Who can read a file at its own path on the host.
+/// Who can read a file at its path on the host.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Reach {
     /// Any user.
     #[default]
     Everyone,
-    /// Not every user: a directory above it, or the file, is closed to others, as `/root` is.
+    /// Not every user: the file or a directory above it, such as `/root`, is closed to others.
     NotEveryone,
-    /// Root alone: the file is root's, and closed to its group and to others.
+    /// Root only: the file belongs to root, and is closed to its group and to others.
     Root,
 }
 
-/// Why an interpreter cannot be used: it is missing or unsuitable, or this user cannot execute it.
+/// The error for an interpreter that cannot be used: it is missing or unsuitable, or this user cannot execute it.
 fn unusable(sentence: impl Into<String>) -> Error {
     Error::new(ErrorKind::Interpreter, sentence)
 }
 
-/// It ended without an answer: how, with its last output.
+/// The error for an interpreter that gave no answer. `how` says how it ended, with its last output.
 fn broken(path: &Path, how: &str) -> Error {
     let path = path.display();
     unusable(format!(
@@ -80,7 +79,7 @@ fn broken(path: &Path, how: &str) -> Error {
     ))
 }
 
-/// It answered, and is something else than what is needed.
+/// The error for an interpreter that answered but is unsuitable.
 fn unsuitable(path: &Path, what: &str) -> Error {
     unusable(format!(
         "the interpreter {} is {what}, and Sandfork needs CPython 3.9 or later with the global interpreter lock: name \
@@ -89,11 +88,11 @@ fn unsuitable(path: &Path, what: &str) -> Error {
     ))
 }
 
-/// The oldest CPython that is supported.
+/// The oldest supported CPython.
 pub const OLDEST: (u8, u8) = (3, 9);
 
 impl Reach {
-    /// Whether any user can read a file, or look into a directory.
+    /// Returns whether every user can read a file or list a directory.
     pub(super) fn to_read(path: &Path) -> Self {
         match closed(path, if path.is_dir() { 0o005 } else { 0o004 }) {
             None => Self::Everyone,
@@ -102,8 +101,8 @@ impl Reach {
     }
 }
 
-/// The nearest of a file, which must have these rights for others, and the directories above it that is closed to some
-/// user.
+/// Returns the file, or the nearest directory above it, that is closed to some user. The file must grant `bits` to
+/// others.
 fn closed(file: &Path, bits: u32) -> Option<PathBuf> {
     let is_closed = |path: &&Path| {
         let bits = if *path == file { bits } else { 0o001 };

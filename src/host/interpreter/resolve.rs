@@ -1,5 +1,4 @@
-//! Finds the program for the interpreter that a policy names (`python3`, a path, a virtual
-//! environment).
+//! Resolves the interpreter that a policy names: a program name, a path, or a virtual environment.
 
 use std::env;
 use std::ffi::OsStr;
@@ -16,7 +15,7 @@ use super::unusable;
 use crate::error::Error;
 use crate::host::CallerEnvironment;
 
-/// Finds the program: a name on PATH, a path, or the directory of a virtual environment.
+/// Resolves a program name on PATH, a path, or the directory of a virtual environment.
 pub fn resolve(interpreter: &str, environment: &CallerEnvironment) -> Result<PathBuf, Error> {
     let as_path = Path::new(interpreter);
     if !interpreter.contains('/') {
@@ -52,7 +51,7 @@ fn on_path(name: &str, path: &OsStr) -> Option<PathBuf> {
     })
 }
 
-/// Where a program of that name may be, the place that is preferred first.
+/// Returns where a program of that name may be, highest precedence first.
 pub fn places(name: &str, path: &OsStr) -> impl Iterator<Item = PathBuf> {
     let directories = env::split_paths(path).filter(|dir| dir.is_absolute());
     directories.map(move |dir| dir.join(name))
@@ -69,14 +68,14 @@ fn in_virtual_environment(dir: &Path) -> Result<PathBuf, Error> {
     let unreachable = candidates.iter().find_map(|python| behind_links(python));
     Err(unreachable.unwrap_or_else(|| {
         unusable(format!(
-            "{dir} has no bin/python, so it is no virtual environment: make one with `python3 -m venv {dir}`",
+            "{dir} has no bin/python, so it is not a virtual environment: make one with `python3 -m venv {dir}`",
             dir = dir.display()
         ))
     }))
 }
 
-/// Why this user cannot execute the program that a link leads to. `python` of a virtual environment
-/// is a link to the interpreter that made it, which may be in another user's home.
+/// Returns why this user cannot execute the program to which a link leads. The `python` of a virtual environment is a
+/// link to the interpreter that created it, which may be in another user's home directory.
 fn behind_links(link: &Path) -> Option<Error> {
     let (links, path) = follow(&std::path::absolute(link).ok()?);
     let is_link = !links.is_empty();
@@ -92,7 +91,7 @@ fn behind_links(link: &Path) -> Option<Error> {
     let (link, path) = (link.display(), path.display());
     Some(unusable(match closed {
         Some(closed) => format!(
-            "the interpreter {link} leads to {path}, which uid {} may not execute, because {closed} is closed to it: make \
+            "the interpreter {link} is a link to {path}, which uid {} may not execute, because {closed} is closed to it: make \
              the virtual environment from an interpreter that this user can run, such as /usr/bin/python3, or open \
              {closed}",
             geteuid(),
@@ -105,7 +104,7 @@ fn behind_links(link: &Path) -> Option<Error> {
     }))
 }
 
-/// The first directory above a path that this user may not search.
+/// Returns the topmost directory above a path that this user may not search.
 fn closed_above(path: &Path) -> Option<PathBuf> {
     let mut above: Vec<&Path> = path.ancestors().skip(1).collect();
     above.reverse();

@@ -13,14 +13,14 @@ fn on_path(dirs: &str) -> CallerEnvironment {
     CallerEnvironment::from_iter([(OsString::from("PATH"), OsString::from(dirs))])
 }
 
-/// Writes an executable script that poses as an interpreter.
+/// Writes an executable script in place of an interpreter.
 fn script(dir: &Path, name: &str, body: &str) -> PathBuf {
     let path = dir.join(name);
     programs::install(&path, 0o755, &format!("#!/bin/sh\n{body}\n"));
     path
 }
 
-/// What CPython 3.11 of Debian answers, with one field changed.
+/// Returns the error for the facts of Debian's CPython 3.11 with one field changed.
 fn refused(field: usize, value: &str) -> String {
     let mut facts = [
         "/usr/bin/python3",
@@ -42,7 +42,7 @@ fn read(facts: &str) -> Result<Interpreter, Error> {
 }
 
 #[test]
-fn asks_the_systems_python() {
+fn system_python_is_probed() {
     let environment = CallerEnvironment::current();
     let path = resolve("python3", &environment).unwrap();
     let found = probe(&path, &environment).unwrap();
@@ -56,7 +56,7 @@ fn asks_the_systems_python() {
 }
 
 #[test]
-fn a_virtual_environment_is_known_by_its_directory() {
+fn virtual_environment_resolves_by_its_directory() {
     let environment = CallerEnvironment::current();
     let base = probe(&resolve("python3", &environment).unwrap(), &environment).unwrap();
     let dir = tempfile::tempdir().unwrap();
@@ -84,7 +84,7 @@ fn a_virtual_environment_is_known_by_its_directory() {
 }
 
 #[test]
-fn what_cannot_be_found_is_named() {
+fn missing_interpreter_is_explained() {
     let dir = tempfile::tempdir().unwrap();
     let empty = dir.path().to_str().unwrap();
     assert_eq!(
@@ -104,13 +104,13 @@ fn what_cannot_be_found_is_named() {
     assert_eq!(
         resolve(empty, &on_path("")).unwrap_err().to_string(),
         format!(
-            "{empty} has no bin/python, so it is no virtual environment: make one with `python3 -m venv {empty}`"
+            "{empty} has no bin/python, so it is not a virtual environment: make one with `python3 -m venv {empty}`"
         )
     );
 }
 
 #[test]
-fn an_environment_whose_base_is_gone_is_told() {
+fn environment_with_a_removed_base_is_explained() {
     let dir = tempfile::tempdir().unwrap();
     let venv = dir.path().join("env");
     fs::create_dir_all(venv.join("bin")).unwrap();
@@ -128,7 +128,7 @@ fn an_environment_whose_base_is_gone_is_told() {
 }
 
 #[test]
-fn an_environment_whose_base_this_user_may_not_run_is_told() {
+fn environment_with_an_inaccessible_base_is_explained() {
     let dir = tempfile::tempdir().unwrap();
     let (home, venv) = (dir.path().join("home"), dir.path().join("env"));
     fs::create_dir_all(home.join("bin")).unwrap();
@@ -139,7 +139,7 @@ fn an_environment_whose_base_this_user_may_not_run_is_told() {
         let error = resolve(venv.to_str().unwrap(), &on_path("")).unwrap_err();
         let uid = nix::unistd::geteuid().as_raw();
         let expected = format!(
-            "the interpreter {} leads to {}, which uid {uid} may not execute, because {closed} is closed to it: make the \
+            "the interpreter {} is a link to {}, which uid {uid} may not execute, because {closed} is closed to it: make the \
              virtual environment from an interpreter that this user can run, such as /usr/bin/python3, or open {closed}",
             venv.join("bin/python").display(),
             base.display(),
@@ -149,7 +149,7 @@ fn an_environment_whose_base_this_user_may_not_run_is_told() {
     };
     let close = |path: &Path| fs::set_permissions(path, fs::Permissions::from_mode(0o0)).unwrap();
     close(&base);
-    // Root may not execute it either: no user may.
+    // Root may not execute it either, because no execute bit is set.
     told(&base);
     if !nix::unistd::geteuid().is_root() {
         close(&home);
@@ -159,7 +159,7 @@ fn an_environment_whose_base_this_user_may_not_run_is_told() {
 }
 
 #[test]
-fn what_does_not_work_is_said_with_its_last_words() {
+fn broken_interpreter_is_explained_with_its_output() {
     let dir = tempfile::tempdir().unwrap();
     let environment = on_path("/usr/bin:/bin");
     let ask = |path: &Path| probe(path, &environment).unwrap_err().to_string();
@@ -204,12 +204,12 @@ fn what_does_not_work_is_said_with_its_last_words() {
     );
     let said = ask(&repeating);
     assert!(
-        said.contains("(exit status 2: it is no Python): check that"),
+        said.contains("(exit status 2: it is not Python): check that"),
         "{said}"
     );
 
-    let talking = script(dir.path(), "talking", "printf '%0999d' 0 >&2; exit 2");
-    let said = ask(&talking);
+    let verbose = script(dir.path(), "verbose", "printf '%0999d' 0 >&2; exit 2");
+    let said = ask(&verbose);
     assert!(said.contains("000...): check that"), "{said}");
     assert!(said.len() < 600, "{said}");
 
@@ -217,11 +217,11 @@ fn what_does_not_work_is_said_with_its_last_words() {
     assert!(ask(&silent).contains("its answer cannot be read"));
 
     let flood = script(dir.path(), "flood", "exec cat /dev/zero");
-    assert!(ask(&flood).contains("it talks too much"));
+    assert!(ask(&flood).contains("its output is too long"));
 }
 
 #[test]
-fn what_will_not_do_is_said() {
+fn unsuitable_interpreter_is_explained() {
     let old = script(
         Path::new(tempfile::tempdir().unwrap().keep().as_path()),
         "python2",
@@ -247,14 +247,14 @@ fn what_will_not_do_is_said() {
 }
 
 #[test]
-fn what_no_interpreter_answers_is_refused() {
+fn malformed_facts_are_rejected() {
     for (field, value, what) in [
         (0, "", "it names the relative path ``"),
         (7, "lib", "it names the relative path `lib`"),
         (2, "3.x.1", "it has no version"),
         (2, "3.11", "it has no version"),
         (2, "3.11.1000", "it has no version"),
-        (5, "/usr\0/usr", "it has not 9 fields but 10"),
+        (5, "/usr\0/usr", "it has 10 fields instead of 9"),
     ] {
         let error = refused(field, value);
         assert!(error.contains(what), "{error}");
@@ -263,7 +263,7 @@ fn what_no_interpreter_answers_is_refused() {
         read("")
             .unwrap_err()
             .to_string()
-            .contains("not 9 fields but 1")
+            .contains("it has 1 fields instead of 9")
     );
 }
 

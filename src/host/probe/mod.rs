@@ -15,47 +15,47 @@ use super::{
 };
 use crate::error::{Error, ErrorKind};
 
-/// What a policy requires the probe to find out.
+/// What a policy needs to know about the host.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Needs {
-    /// Paths that the policy names.
+    /// The paths that the policy names.
     pub paths: BTreeSet<PathBuf>,
-    /// The script that is about to run, if a file has it.
+    /// The script to run, if it is a file.
     pub script: Option<PathBuf>,
-    /// Variables that the policy takes from the caller.
+    /// The variables that the policy takes from the caller.
     pub variables: BTreeSet<String>,
-    /// Where the certificates that the host trusts may be, if the policy needs them.
+    /// The candidate files of trusted certificates, if the policy needs one.
     pub certificates: Vec<PathBuf>,
-    /// What later starts run or believe besides, if the policy makes something of the host writable.
+    /// The policy's own files that later starts run or trust, if the policy makes a host path writable.
     pub kept: Option<KeptNeeds>,
 }
 
-/// The kernel shows nothing of this process.
+/// The error for a host without procfs.
 pub fn no_proc() -> Error {
     Error::host(
-        "no procfs is mounted on /proc, where Sandfork reads what it runs: `sudo mount -t proc proc /proc`",
+        "no procfs is mounted on /proc, where Sandfork reads the state of its processes: `sudo mount -t proc proc /proc`",
     )
 }
 
-/// The kernel refused what is tried on every host.
+/// The error for a probe that failed for lack of a resource.
 pub(super) fn untried(problem: impl fmt::Display, errno: Errno) -> Error {
     let hint = exhaustion_hint(NixErrno::from_raw(errno.0), "try again");
     Error::new(ErrorKind::System, format!("{problem}: {errno}; {hint}"))
 }
 
 impl Machine {
-    /// Probes the kernel. Takes about a millisecond. The result stays valid as long as the process
-    /// runs with the same ids in the same cgroup.
+    /// Probes the kernel. Takes about a millisecond. The result stays valid while the process runs with the same ids in
+    /// the same cgroup.
     pub fn probe() -> Result<Self, Error> {
         Self::with_cgroup(CgroupSupport::probe())
     }
 
-    /// Probes the rest of the kernel, for known support of cgroups.
+    /// Probes the rest of the kernel, given the result for cgroups.
     fn with_cgroup(cgroup: CgroupSupport) -> Result<Self, Error> {
         let user = HostUser::probe()?;
         Ok(Self {
             kernel: KernelVersion::probe().ok_or_else(|| {
-                Error::host("the kernel does not tell its version (uname): Sandfork needs Linux 5.13 or later")
+                Error::host("the kernel does not report its version (uname): Sandfork needs Linux 5.13 or later")
             })?,
             arch: Arch::current(),
             user,
@@ -70,8 +70,8 @@ impl Machine {
     }
 }
 
-/// Everything that a plan needs to know besides the policy and the interpreter. An interpreter takes
-/// longer to start than all of this takes to find out.
+/// Everything that a plan depends on besides the policy and the interpreter. Probing all of it takes less time than
+/// starting an interpreter.
 #[derive(Clone, Debug)]
 pub struct HostWithoutInterpreter {
     machine: Machine,
@@ -85,7 +85,7 @@ pub struct HostWithoutInterpreter {
 }
 
 impl HostWithoutInterpreter {
-    /// Finds out what a plan needs, for known support of cgroups.
+    /// Probes what a plan needs, given the result for cgroups.
     pub fn probe(
         cgroup: CgroupSupport,
         needs: &Needs,
@@ -113,17 +113,17 @@ impl HostWithoutInterpreter {
         })
     }
 
-    /// The kernel and this process.
+    /// Returns the kernel and this process.
     pub fn machine(&self) -> &Machine {
         &self.machine
     }
 
-    /// What the probe found at each path that the policy names.
+    /// Returns what the probe found at each path that the policy names.
     pub fn paths(&self) -> &BTreeMap<PathBuf, PathFact> {
         &self.paths
     }
 
-    /// The host with this interpreter.
+    /// Combines this with an interpreter.
     pub fn with(self, interpreter: Interpreter) -> Host {
         let keeper = self.keeper;
         let kept = keeper.map(|keeper| keeper.with(&interpreter));
@@ -141,7 +141,7 @@ impl HostWithoutInterpreter {
     }
 }
 
-/// The caller's own choice, or the first file that is there.
+/// Returns the caller's `SSL_CERT_FILE`, or the first candidate that exists.
 fn certificates(places: &[PathBuf], environment: &CallerEnvironment) -> Option<PathBuf> {
     let chosen = environment
         .text("SSL_CERT_FILE")
@@ -150,7 +150,7 @@ fn certificates(places: &[PathBuf], environment: &CallerEnvironment) -> Option<P
     chosen.or_else(|| places.iter().find(|path| path.is_file()).cloned())
 }
 
-/// The variables that are set.
+/// Returns those of the variables that are set.
 fn caller_env(
     names: &BTreeSet<String>,
     environment: &CallerEnvironment,
@@ -166,7 +166,7 @@ fn caller_env(
     names.iter().filter_map(passed).collect()
 }
 
-/// Finds and probes the interpreter, then the kernel, in this process's environment.
+/// Resolves and probes the interpreter, and probes the kernel, in this process's environment.
 pub fn probe(interpreter: &str, needs: &Needs) -> Result<Host, Error> {
     let environment = CallerEnvironment::current();
     let path = interpreter::resolve(interpreter, &environment)?;

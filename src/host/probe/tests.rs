@@ -1,4 +1,4 @@
-//! The probe on the machine that runs the tests.
+//! Runs the probe on the machine that runs the tests.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::path::Path;
@@ -14,15 +14,15 @@ fn me() -> HostUser {
     HostUser::probe().unwrap()
 }
 
-/// Set for a test that runs again in a separate process.
-const APART: &str = "SANDFORK_TEST_APART";
+/// Marks a test that runs again in a separate process.
+const SEPARATE: &str = "SANDFORK_TEST_APART";
 
-fn is_apart() -> bool {
-    std::env::var_os(APART).is_some()
+fn in_own_process() -> bool {
+    std::env::var_os(SEPARATE).is_some()
 }
 
-/// A test of this binary in a separate process, started through a launcher if one is given.
-fn apart(launcher: &[&str], test: &str) -> Command {
+/// Returns a command that runs one test of this binary in a separate process, through a launcher if one is given.
+fn separate_process(launcher: &[&str], test: &str) -> Command {
     let this = std::env::current_exe().unwrap();
     let mut command = match launcher {
         [] => Command::new(this),
@@ -32,19 +32,19 @@ fn apart(launcher: &[&str], test: &str) -> Command {
             command
         }
     };
-    command.args(["--exact", test]).env(APART, "1");
+    command.args(["--exact", test]).env(SEPARATE, "1");
     command
 }
 
-/// A test of this binary, run by an ordinary user.
+/// Returns a command that runs one test of this binary as an ordinary user.
 fn by_ordinary_user(test: &str) -> Command {
-    let becomes_one = [
+    let launcher = [
         "setpriv",
         "--reuid=65534",
         "--regid=65534",
         "--clear-groups",
     ];
-    apart(if me().is_root() { &becomes_one } else { &[] }, test)
+    separate_process(if me().is_root() { &launcher } else { &[] }, test)
 }
 
 fn passes(test: &mut Command) {
@@ -56,12 +56,12 @@ fn passes(test: &mut Command) {
     );
 }
 
-const CHAIN: &str = "host::probe::tests::the_chain_answers_and_leaves_nothing_behind";
+const CHAIN: &str = "host::probe::tests::chain_succeeds_and_leaks_no_descriptors";
 
 #[test]
-fn the_chain_answers_and_leaves_nothing_behind() {
-    if !is_apart() {
-        return passes(&mut apart(&[], CHAIN));
+fn chain_succeeds_and_leaks_no_descriptors() {
+    if !in_own_process() {
+        return passes(&mut separate_process(&[], CHAIN));
     }
     let fds = || std::fs::read_dir("/proc/self/fd").unwrap().count();
     NamespaceSupport::probe(me()).unwrap();
@@ -73,21 +73,21 @@ fn the_chain_answers_and_leaves_nothing_behind() {
 }
 
 #[test]
-fn the_chain_answers_the_same_to_an_ordinary_user() {
+fn chain_succeeds_for_an_ordinary_user() {
     passes(&mut by_ordinary_user(CHAIN));
 }
 
 /// Runs a test again in a user namespace that `script` prepares first.
 ///
-/// The limits under `/proc/sys/user` apply to the user namespace in which they are written.
+/// Limits under `/proc/sys/user` apply to the user namespace in which they are written.
 fn confined(script: &str, test: &str) {
     let launcher = ["unshare", "--user", "--map-root-user", "sh", "-c", script];
-    passes(&mut apart(&launcher, test));
+    passes(&mut separate_process(&launcher, test));
 }
 
 #[test]
-fn a_host_that_has_run_out_forbids_nothing() {
-    if is_apart() {
+fn exhaustion_is_an_error_not_a_refusal() {
+    if in_own_process() {
         let (_, hard) = getrlimit(Resource::RLIMIT_NPROC).unwrap();
         setrlimit(Resource::RLIMIT_NPROC, 1, hard).unwrap();
         let error = NamespaceSupport::probe(me()).unwrap_err().to_string();
@@ -96,14 +96,14 @@ fn a_host_that_has_run_out_forbids_nothing() {
         }
         return;
     }
-    let test = "host::probe::tests::a_host_that_has_run_out_forbids_nothing";
+    let test = "host::probe::tests::exhaustion_is_an_error_not_a_refusal";
     passes(&mut by_ordinary_user(test));
 }
 
-/// Root is one that may map uids for workers only if the kernel says so, and otherwise its workers share one.
+/// An unreadable uid map is an error. If it counted as "may not map", all workers of root would share one uid.
 #[test]
-fn what_a_user_may_is_not_guessed() {
-    if is_apart() {
+fn unreadable_uid_map_is_an_error() {
+    if in_own_process() {
         let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
         setrlimit(Resource::RLIMIT_NOFILE, 0, hard).unwrap();
         let error = HostUser::probe().unwrap_err().to_string();
@@ -112,25 +112,25 @@ fn what_a_user_may_is_not_guessed() {
         }
         return;
     }
-    let test = "host::probe::tests::what_a_user_may_is_not_guessed";
-    passes(&mut apart(&[], test));
+    let test = "host::probe::tests::unreadable_uid_map_is_an_error";
+    passes(&mut separate_process(&[], test));
 }
 
 #[test]
-fn a_host_without_proc_is_told() {
-    if is_apart() {
+fn missing_procfs_is_an_error() {
+    if in_own_process() {
         assert_eq!(HostUser::probe(), Err(no_proc()));
         return;
     }
-    let test = "host::probe::tests::a_host_without_proc_is_told";
+    let test = "host::probe::tests::missing_procfs_is_an_error";
     let hidden =
         "unshare --mount sh -c 'mount -t tmpfs none /proc && exec \"$0\" \"$@\"' \"$0\" \"$@\"";
     confined(hidden, test);
 }
 
 #[test]
-fn a_refused_step_is_named() {
-    if is_apart() {
+fn refused_step_is_named() {
+    if in_own_process() {
         let refusal = NamespaceSupport::Refused(Refusal {
             step: ChainStep::Unshare,
             errno: Errno(libc::ENOSPC),
@@ -141,12 +141,12 @@ fn a_refused_step_is_named() {
     }
     let one_more = "echo 1 > /proc/sys/user/max_user_namespaces && \
                     exec unshare --user --map-user=1000 \"$0\" \"$@\"";
-    confined(one_more, "host::probe::tests::a_refused_step_is_named");
+    confined(one_more, "host::probe::tests::refused_step_is_named");
 }
 
 #[test]
-fn a_host_without_a_device_is_told() {
-    if is_apart() {
+fn missing_device_is_named() {
+    if in_own_process() {
         let NamespaceSupport::Refused(refusal) = NamespaceSupport::probe(me()).unwrap() else {
             panic!("nothing was missed");
         };
@@ -156,15 +156,15 @@ fn a_host_without_a_device_is_told() {
         assert_eq!(device.path, "/dev/null");
         return;
     }
-    let test = "host::probe::tests::a_host_without_a_device_is_told";
+    let test = "host::probe::tests::missing_device_is_named";
     let hidden =
         "unshare --mount sh -c 'mount -t tmpfs none /dev && exec \"$0\" \"$@\"' \"$0\" \"$@\"";
     confined(hidden, test);
 }
 
 #[test]
-fn who_only_calls_himself_root_can_still_make_sandboxes() {
-    if is_apart() {
+fn root_of_a_user_namespace_can_make_sandboxes() {
+    if in_own_process() {
         assert_eq!(me().drop_to, None);
         assert_eq!(
             NamespaceSupport::probe(me()),
@@ -172,12 +172,12 @@ fn who_only_calls_himself_root_can_still_make_sandboxes() {
         );
         return;
     }
-    let test = "host::probe::tests::who_only_calls_himself_root_can_still_make_sandboxes";
+    let test = "host::probe::tests::root_of_a_user_namespace_can_make_sandboxes";
     confined("exec \"$0\" \"$@\"", test);
 }
 
 #[test]
-fn the_chain_is_sound_while_other_threads_allocate() {
+fn chain_is_sound_while_other_threads_allocate() {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         for _ in 0..8 {
@@ -196,7 +196,7 @@ fn the_chain_is_sound_while_other_threads_allocate() {
 }
 
 #[test]
-fn a_host_has_what_a_plan_asks_for() {
+fn probe_covers_the_needs() {
     let needs = Needs {
         paths: ["/usr", "/nowhere"].iter().map(PathBuf::from).collect(),
         variables: BTreeSet::from(["PATH".to_owned(), "SANDFORK_NOT_SET".to_owned()]),
@@ -215,7 +215,7 @@ fn a_host_has_what_a_plan_asks_for() {
 }
 
 #[test]
-fn what_later_starts_use_is_found_where_guests_can_write() {
+fn paths_that_later_starts_trust_are_found() {
     let without = probe("python3", &Needs::default()).unwrap();
     assert_eq!(without.kept, []);
     let kept = Some(KeptNeeds {
@@ -255,7 +255,7 @@ fn what_later_starts_use_is_found_where_guests_can_write() {
 }
 
 #[test]
-fn a_variable_that_is_no_text_is_refused_and_not_left_out() {
+fn variable_that_is_not_utf8_is_rejected() {
     use std::ffi::OsString;
     use std::os::unix::ffi::OsStringExt;
     let odd = (OsString::from("ODD"), OsString::from_vec(vec![0xff]));
