@@ -1,6 +1,6 @@
-//! Builds the two files that the library embeds, because the installed program is one file that looks up no part of
-//! itself on disk: the native half of the zygote (`sandfork-worker`, a `cdylib`), and the egress process
-//! (`sandfork-egress`, a program). Neither's dependencies become those of the library.
+//! Builds the two files that the library embeds: the native half of the zygote (`sandfork-worker`, a `cdylib`), and the
+//! egress process (`sandfork-egress`, a program). They are embedded so that the installed program is a single file.
+//! Their dependencies do not become dependencies of the library.
 
 use std::env;
 use std::ffi::OsStr;
@@ -11,17 +11,17 @@ use std::process::Command;
 
 use sha2::{Digest, Sha256};
 
-/// A profile of cargo's with its settings. Cargo takes profiles from the workspace alone, and a package from its registry
-/// has none.
+/// A cargo profile with its settings. Cargo reads profiles only from the workspace, and a package from the registry has
+/// none.
 struct Profile {
     name: &'static str,
-    /// The directory of what it builds.
+    /// The directory of the profile's output.
     directory: &'static str,
     settings: &'static [&'static str],
 }
 
-/// The worker library that users run. Each interpreter that starts waits until it is copied and loaded, and most of its
-/// time passes in the kernel: it is built to be small.
+/// The profile of the worker library. Every starting interpreter waits until the library is copied and loaded, mostly
+/// in the kernel, so it is optimized for size.
 const SMALL: Profile = Profile {
     name: "release",
     directory: "release",
@@ -33,25 +33,25 @@ const SMALL: Profile = Profile {
     ],
 };
 
-/// The egress process that users run.
+/// The profile of the egress process in optimized builds.
 const FAST: Profile = Profile {
     name: "release",
     directory: "release",
     settings: &["lto=\"thin\"", "codegen-units=4", "strip=\"symbols\""],
 };
 
-/// For the egress process in builds that are not optimized: its dependencies take two minutes of processor time less.
+/// The profile of the egress process in unoptimized builds. It saves two minutes of CPU time for its dependencies.
 const DEV: Profile = Profile {
     name: "dev",
     directory: "debug",
     settings: &["debug=false", "strip=\"debuginfo\""],
 };
 
-/// A panic ends the worker in any case. With this, an exception of C++ that no code of the guest catches passes our
-/// frames, and ends the guest with the words that it has outside.
+/// A panic ends the worker in any case. With `abort`, a C++ exception that no guest code catches passes through our
+/// frames and terminates the guest with the same message as outside a sandbox.
 const WORKER_PANIC: &str = "panic=\"abort\"";
 
-/// A panic ends one guest's connection, and not those of the others.
+/// A panic ends one guest's connection, but not the others'.
 const EGRESS_PANIC: &str = "panic=\"unwind\"";
 
 fn main() {
@@ -59,7 +59,7 @@ fn main() {
     let worker = &sources(&package, "worker", sandfork_worker::SOURCES);
     let egress = &sources(&package, "egress", sandfork_egress::SOURCES);
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it"));
-    // In a checkout the jail and the lock file are beside the worker.
+    // In a checkout, the jail and the lock file are next to the worker.
     let crates = worker.parent().unwrap_or(worker);
     let inputs = [
         worker.to_owned(),
@@ -68,7 +68,7 @@ fn main() {
         crates.join("../Cargo.lock"),
     ];
     for input in inputs.iter().filter(|input| input.exists()) {
-        // Within the package, so that another checkout with this target directory looks at its own.
+        // Relative to the package, so that another checkout with the same target directory checks its own files.
         let input = input.strip_prefix(&package).unwrap_or(input);
         println!("cargo::rerun-if-changed={}", input.display());
     }
@@ -76,10 +76,10 @@ fn main() {
         worker,
         &out,
         "libsandfork_worker.so",
-        // Asked for here, because files of shared libraries have no hash in their names: those of two configurations of
-        // one workspace would take turns, and each build would make one of them anew.
+        // Set on the command line, because the file names of shared libraries have no hash: two configurations in one
+        // workspace would overwrite each other's file, and each build would rebuild one of them.
         &["rustc", "--lib", "--crate-type", "cdylib"],
-        // Optimized in each build: guests wait for it.
+        // Optimized in every build, because guests wait for it.
         &SMALL,
         WORKER_PANIC,
     );
@@ -101,14 +101,15 @@ fn main() {
     );
 }
 
-/// The sources of a package: of this checkout or, for a package from a registry, where that was compiled. Cargo compiles a
-/// package of a checkout that was moved, or that shares a target directory with another checkout, only once.
+/// Returns the source directory of a package: that of this checkout, or for a package from a registry the directory in
+/// which it was compiled. `compiled` alone may be stale, because cargo does not recompile a package whose checkout was
+/// moved or shares its target directory with another checkout.
 fn sources(package: &Path, name: &str, compiled: &str) -> PathBuf {
     let here = package.join("crates").join(name);
     if here.exists() { here } else { compiled.into() }
 }
 
-/// Of the guest's Python code: byte code that is kept from one start to the next belongs to these sources.
+/// Returns the digest of the guest's Python code. Cached bytecode is valid only for the same sources.
 fn digest(guest: &Path) -> String {
     let (mut directories, mut files) = (vec![guest.to_owned()], Vec::new());
     while let Some(directory) = directories.pop() {
@@ -136,7 +137,7 @@ fn digest(guest: &Path) -> String {
     text
 }
 
-/// Builds a package and returns the file that it makes.
+/// Builds a package, and returns the built file.
 fn build(
     sources: &Path,
     out: &Path,
@@ -145,8 +146,8 @@ fn build(
     profile: &Profile,
     panic: &str,
 ) -> PathBuf {
-    // Shared by all profiles of this checkout. Its own directory, because the outer cargo holds the lock of the usual
-    // one.
+    // Shared by all profiles of this checkout. A separate directory, because the outer cargo holds the lock of the
+    // usual one.
     let target_dir = out.ancestors().nth(4).unwrap_or(out).join("embedded");
     let triple = env::var("TARGET").expect("cargo sets it");
     let mut cargo = Command::new(env::var_os("CARGO").expect("cargo sets it"));
@@ -160,16 +161,16 @@ fn build(
         }))
         .arg("--target-dir")
         .arg(&target_dir)
-        // The library takes CPython's symbols from whichever interpreter loads it.
+        // The library uses the CPython symbols of whichever interpreter loads it.
         .env("PYO3_NO_PYTHON", "1")
         .env("PYO3_BUILD_EXTENSION_MODULE", "1");
-    // What the outer cargo sets for its own compiler (clippy's driver, coverage flags) is not meant
-    // for what runs in other processes. What it sets for this script would have dependencies whose own scripts look at
-    // such variables built anew for each of the features and profiles that this script runs for.
+    // Variables that the outer cargo sets for its own compiler (clippy's driver, coverage flags) are not meant for
+    // embedded code. Variables that it sets for this script would make cargo rebuild dependencies whose build scripts
+    // read them, for each feature set and profile.
     for (name, _) in env::vars_os().filter(|(name, _)| is_of_this_script(name)) {
         cargo.env_remove(name);
     }
-    // Guests can read the library: it is the same wherever it was built, and names no path of there.
+    // Guests can read the library, so it must contain no path of the build machine.
     cargo.env("CARGO_ENCODED_RUSTFLAGS", remapped(sources).join("\x1f"));
     let status = cargo.status().expect("cargo runs");
     assert!(status.success(), "building {file} failed: {status}");
@@ -179,7 +180,7 @@ fn build(
     built
 }
 
-/// Whether cargo has set a variable for this script or its compiler
+/// Returns whether cargo sets this variable for build scripts or the compiler
 /// (<https://doc.rust-lang.org/cargo/reference/environment-variables.html>).
 fn is_of_this_script(name: &OsStr) -> bool {
     const NAMES: [&str; 10] = [
@@ -194,18 +195,17 @@ fn is_of_this_script(name: &OsStr) -> bool {
         "RUSTFLAGS",
         "TARGET",
     ];
-    const BEGINNINGS: [&str; 4] = [
+    const PREFIXES: [&str; 4] = [
         "CARGO_CFG_",
         "CARGO_FEATURE_",
         "CARGO_MANIFEST_",
         "CARGO_PKG_",
     ];
-    name.to_str().is_some_and(|name| {
-        NAMES.contains(&name) || BEGINNINGS.iter().any(|it| name.starts_with(it))
-    })
+    name.to_str()
+        .is_some_and(|name| NAMES.contains(&name) || PREFIXES.iter().any(|it| name.starts_with(it)))
 }
 
-/// Flags by which the places of sources are the same everywhere: the checkout, and cargo's registry.
+/// Returns the flags that replace the paths of the checkout and of cargo's registry by fixed ones.
 fn remapped(sources: &Path) -> Vec<String> {
     let cargo_home = env::var_os("CARGO_HOME").map(PathBuf::from);
     let cargo_home = cargo_home.or_else(|| Some(env::home_dir()?.join(".cargo")));

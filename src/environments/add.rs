@@ -15,22 +15,24 @@ use crate::policy::Requirement;
 use crate::session::{Cell, Session};
 use crate::supervisor::Cancel;
 
-/// The program that a session runs.
+/// The program that the session runs.
 const ADD: &str = include_str!("guest/add.py");
 
-/// The longest that it may take.
-const LONGEST: Duration = Duration::from_secs(30);
+/// The time limit of that program.
+const ADD_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The most times that packages are resolved. Each time has another package beside which they are to be.
-const MOST_TIMES: usize = 8;
+/// The maximum number of attempts to resolve the packages. Each attempt adds constraints for further installed
+/// packages.
+const MAX_ATTEMPTS: usize = 8;
 
-/// The most packages of a guest's list that are looked at.
+/// The maximum number of packages from a guest's list that are considered.
 const MOST_BESIDE: usize = 64;
 
-/// The cell that adds an environment to those of its session. Its value is whether the session can see it, or which
-/// packages of the session it has in another version: then they have to be resolved beside those.
+/// Returns the code of a cell that adds an environment to its session. The cell's value is whether the session can see
+/// the environment, or which packages the session already has in another version: the packages must then be resolved
+/// again with those versions.
 pub fn cell_that_adds(path: &Path) -> String {
-    // Not in the guest's globals, and not by its list of imports.
+    // Runs outside the guest's globals and its import list.
     format!(
         "(lambda scope: exec({}, scope) or scope['added'])({{'path': {}}})",
         literal(&ADD),
@@ -39,30 +41,30 @@ pub fn cell_that_adds(path: &Path) -> String {
 }
 
 impl Session {
-    /// Adds packages, such as `pandas==2.2.*`, to those that the session can import. What its environment lacks for them
-    /// is installed first, as `sandfork env create` does. Packages that it has keep their version. After
-    /// [`restart`](Self::restart) the packages are there once they are installed again, which finds them.
+    /// Adds packages, such as `pandas==2.2.*`, to those that the session can import. Packages that the session's
+    /// environment lacks are installed first, as by `sandfork env create`. Packages that it has keep their versions.
+    /// After [`restart`](Self::restart) the packages must be installed again, which finds them in the store.
     ///
     /// # Errors
     ///
-    /// When the policy has no `environments.add = true`, or the packages cannot be installed: then nothing is added. And
-    /// as [`run`](Self::run).
+    /// If the policy does not set `environments.add = true`, or if the packages cannot be installed, in which case
+    /// nothing is added. Otherwise as [`run`](Self::run).
     pub fn install(&mut self, packages: &[&str]) -> Result<(), Error> {
         let cancel = Cancel::new().map_err(EnvironmentError::io(Path::new("eventfd")))?;
         self.install_cancellable(packages, &cancel)
     }
 
-    /// The same, which another thread can end by this handle. Nothing is added then. An
-    /// [`Interrupter`](crate::session::Interrupter) reaches only the cell that adds the packages at the end.
+    /// Like [`install`](Self::install), but another thread can cancel it with this handle. Nothing is added then. An
+    /// [`Interrupter`](crate::session::Interrupter) reaches only the final cell, which adds the packages.
     ///
     /// # Errors
     ///
-    /// As [`install`](Self::install), and when it was ended.
+    /// As [`install`](Self::install), and if it was cancelled.
     pub fn install_cancellable(&mut self, packages: &[&str], cancel: &Cancel) -> Result<(), Error> {
         let refused = "no packages can be added to this session: open it with `environments.add = true` in its policy";
         let (interpreter, environment) = self
             .sandbox()
-            .to_add_packages()
+            .package_addition()
             .ok_or_else(|| EnvironmentError::Request(refused.to_owned()))?;
         let environment = environment.clone();
         let packages: Result<Vec<Requirement>, String> =
@@ -78,10 +80,10 @@ impl Session {
             builds: Builds::Refused,
             layer: Layer::Added,
         };
-        for _ in 0..MOST_TIMES {
+        for _ in 0..MAX_ATTEMPTS {
             let made = create(&creation, &environment, cancel, &mut |_| ());
             let made = made.map_err(EnvironmentError::of_session)?;
-            let adds = Cell::new(cell_that_adds(&made.path)).wall(LONGEST);
+            let adds = Cell::new(cell_that_adds(&made.path)).wall(ADD_TIMEOUT);
             let report = self.run(adds.cancel(cancel))?;
             let outcome = report.outcome();
             match outcome.value() {
@@ -93,7 +95,7 @@ impl Session {
                 }
                 _ if cancel.is_used() => return Err(EnvironmentError::Interrupted.into()),
                 _ => {
-                    let cause = outcome.error().map(words);
+                    let cause = outcome.error().map(message);
                     let cause = cause.unwrap_or_else(|| outcome.status().to_string());
                     return Err(unusable(&cause));
                 }
@@ -104,10 +106,10 @@ impl Session {
 }
 
 impl Wanted {
-    /// Keeps the versions of packages that are there, such as `numpy==2.0`.
+    /// Constrains the versions of packages that are already installed, such as `numpy==2.0`.
     ///
     /// # Errors
-    /// Why one is no package.
+    /// The reason why one of them is not a package.
     pub fn beside<'a>(&mut self, there: impl Iterator<Item = &'a str>) -> Result<(), String> {
         for package in there {
             let package: Requirement = package.parse()?;
@@ -117,13 +119,13 @@ impl Wanted {
     }
 }
 
-/// A session's guest does not add what was installed.
+/// The error for a session whose guest does not add the installed packages.
 fn unusable(cause: &str) -> Error {
     EnvironmentError::Request(format!("the session cannot use the packages: {cause}")).into()
 }
 
-/// What an exception says, or its name if it says nothing.
-fn words(error: &ExceptionInfo) -> String {
+/// Returns an exception's message, or its name if the message is empty.
+fn message(error: &ExceptionInfo) -> String {
     let message = plain(&error.message);
     if message.is_empty() {
         plain(&error.name)
@@ -132,7 +134,7 @@ fn words(error: &ExceptionInfo) -> String {
     }
 }
 
-/// The text of a value of the guest, which is empty for another one.
+/// Returns the text of a guest's value; empty if the value is not a text.
 fn text(value: &Value) -> &str {
     match value {
         Value::Str(text) => text,
@@ -145,9 +147,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_exception_without_a_message_is_named() {
+    fn exception_without_a_message_is_named() {
         let error = |message: &str| ExceptionInfo::new("KeyboardInterrupt", message, "");
-        assert_eq!(words(&error("")), "KeyboardInterrupt");
-        assert_eq!(words(&error("no room")), "no room");
+        assert_eq!(message(&error("")), "KeyboardInterrupt");
+        assert_eq!(message(&error("no room")), "no room");
     }
 }

@@ -1,4 +1,5 @@
-//! The hosts that a caller allows an installation, which a requirements file cannot. Pure.
+//! Decides which hosts on private networks an installation may reach, by the caller's own settings and not by a
+//! requirements file. Pure.
 
 use sandfork_egress::address::AddressClass;
 use sandfork_egress::host::{Authority, Host};
@@ -6,25 +7,25 @@ use sandfork_egress::host::{Authority, Host};
 use super::place::Place;
 use crate::host::PipConfig;
 
-/// What the caller itself says of hosts.
+/// What the caller itself allows.
 pub struct Allowed<'a> {
-    /// Those of its configuration.
+    /// The places in the caller's configuration.
     own: Vec<Place>,
-    /// Those of `--allow-host`, with their ports.
+    /// The hosts of `--allow-host`, with their ports.
     pub hosts: Vec<(Host, Vec<u16>)>,
-    /// Those that a proxy leads to.
+    /// The hosts that are reached through a proxy.
     pub proxied: Proxied<'a>,
 }
 
 impl<'a> Allowed<'a> {
-    /// What it says.
+    /// Collects what the caller allows.
     ///
     /// # Errors
-    /// If one of `--allow-host` is none.
+    /// If an argument of `--allow-host` is invalid.
     pub fn new(own: &PipConfig, proxied: Proxied<'a>, allowed: &[String]) -> Result<Self, String> {
         let options = ["index-url", "extra-index-url", "find-links"];
         let urls = options.map(|option| own.values(option).iter().map(move |url| (option, url)));
-        // One that is none is an error where it is used.
+        // An invalid URL causes an error where it is used.
         let own = urls
             .into_iter()
             .flatten()
@@ -42,11 +43,11 @@ impl<'a> Allowed<'a> {
         })
     }
 
-    /// Whether a place may be on a private network: who configures an index there means it, but a requirements file may
-    /// be another person's, who could so reach that network.
+    /// Returns whether a place may be on a private network. A caller that configures such an index means it, but a
+    /// requirements file may be from someone else, who could use it to reach that network.
     ///
     /// # Errors
-    /// If it is an address there that only a requirements file names.
+    /// If the place is a private address that only a requirements file names.
     pub fn is_private(&self, place: &Place) -> Result<bool, String> {
         if self.proxied.applies_to(&place.host.to_string()) {
             return Ok(false);
@@ -74,17 +75,17 @@ impl<'a> Allowed<'a> {
     }
 }
 
-/// The hosts that a proxy leads to.
+/// Which hosts are reached through a proxy.
 #[derive(Clone, Copy, Debug)]
 pub enum Proxied<'a> {
-    /// There is none.
+    /// None.
     Nothing,
-    /// All but these, as `NO_PROXY` has them.
+    /// All but these, in the format of `NO_PROXY`.
     But(&'a str),
 }
 
 impl Proxied<'_> {
-    /// Whether it leads to this one.
+    /// Returns whether a host is reached through the proxy.
     pub fn applies_to(self, host: &str) -> bool {
         let Self::But(others) = self else {
             return false;

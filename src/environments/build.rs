@@ -1,4 +1,4 @@
-//! Builds wheels of source distributions, in a sandbox of their own: their code runs.
+//! Builds wheels from source distributions in a separate sandbox, because their code runs.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -18,22 +18,23 @@ use crate::supervisor::files::{GuestPath, WorkDir};
 use crate::waiters::lock;
 use sandfork_jail::sys::write_signals;
 
-/// The name that a built wheel has in its sandbox.
+/// The name of a built wheel in its sandbox.
 const BUILT: &str = "built.whl";
 
-/// The largest wheel that is taken out.
+/// The maximum size of a wheel that is copied out.
 const MOST_BYTES: u64 = 2 << 30;
 
-/// What was taken out of a sandbox: the SHA-256.
+/// The SHA-256 of a wheel that was copied out of a sandbox.
 type Taken = Arc<Mutex<Option<io::Result<String>>>>;
 
-/// Builds a wheel in place of each source distribution, into this directory.
+/// Replaces each source distribution by a wheel that is built from it, in this directory.
 ///
-/// Each is built in a fresh worker. What its code does to its wheel is in the hash of that wheel, and so in the name of
+/// Each wheel is built in a fresh worker. Whatever the code does to its wheel is covered by the wheel's hash, and thus
+/// by the environment's directory name.
 /// the environment.
 ///
 /// # Errors
-/// If one cannot be built.
+/// If a wheel cannot be built.
 pub fn build_sources(
     jail: &InstallJail,
     mut found: Vec<LockedWheel>,
@@ -57,7 +58,7 @@ pub fn build_sources(
             Some(taken) => taken.map_err(EnvironmentError::io(&into))?,
             None => return Err(unnamed(package)),
         };
-        // It becomes the name of a file.
+        // The guest chose the name, which becomes a file name.
         let is_file_name = |c: char| c.is_ascii_alphanumeric() || "._-+!".contains(c);
         if !name.chars().all(is_file_name) || name.strip_suffix(".whl").is_none() {
             return Err(unnamed(package));
@@ -77,7 +78,7 @@ fn unnamed(package: &LockedWheel) -> EnvironmentError {
     EnvironmentError::Lock(wrong(&plain(&package.name), "built no wheel"))
 }
 
-/// Copies the built wheel, and returns its hash.
+/// Copies the built wheel out, and returns its hash.
 fn take_out(work: &WorkDir, into: &Path) -> io::Result<String> {
     let path = GuestPath::of_file(BUILT).map_err(io::Error::other)?;
     let (file, _) = work.open_read(&path).map_err(io::Error::other)?;
@@ -88,7 +89,7 @@ fn take_out(work: &WorkDir, into: &Path) -> io::Result<String> {
 fn copy_whole(file: impl Read, mut copy: impl Write, most: u64) -> io::Result<String> {
     let mut digest = Sha256::new();
     let mut left = most;
-    // One more shows that it is larger.
+    // One byte more than allowed reveals a larger file.
     let mut file = file.take(most + 1);
     let mut chunk = vec![0; 1 << 16];
     loop {
@@ -110,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wheel_is_copied_whole_or_not_at_all() {
+    fn oversized_wheel_is_rejected() {
         let copied = |file: &[u8], most| {
             let mut copy = Vec::new();
             let hash = copy_whole(file, &mut copy, most).map_err(|error| error.to_string())?;

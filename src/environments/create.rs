@@ -1,4 +1,4 @@
-//! Makes an environment: resolves, installs, and moves it into its place at one moment.
+//! Creates an environment: resolves its packages, installs them, and moves the result into place atomically.
 
 use std::fs::{self, DirBuilder, File, Permissions};
 use std::io;
@@ -25,82 +25,83 @@ use crate::host::{
 use crate::policy::{EnvironmentName, Requirement};
 use crate::supervisor::Cancel;
 
-/// An environment to make.
+/// An environment to create.
 #[derive(Clone, Debug)]
 pub struct Creation {
-    /// Its name; without one it is that of the packages.
+    /// The environment's name. Without one, the name is derived from the packages.
     pub name: Option<EnvironmentName>,
-    /// The packages that a policy could name, if it has no files.
+    /// The packages as a policy could name them, if no files are involved.
     pub packages: Vec<Requirement>,
-    /// What it is to have.
+    /// The requested packages.
     pub wanted: Wanted,
-    /// The interpreter, as `python.interpreter` names one.
+    /// The interpreter, in the syntax of `python.interpreter`.
     pub interpreter: String,
-    /// The index in place of the configured one.
+    /// The index that replaces the configured one.
     pub index: Option<String>,
-    /// Hosts that the index sends to.
+    /// Further hosts from which the index serves files.
     pub allowed: Vec<String>,
     /// Whether source distributions are built.
     pub builds: Builds,
-    /// What it has of what it needs.
+    /// Which of the packages the environment contains.
     pub layer: Layer,
 }
 
-/// What an environment has of what it needs.
+/// Which of the needed packages an environment contains.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Layer {
-    /// All of it.
+    /// All of them.
     Whole,
-    /// What the environment of its interpreter lacks, for sessions that run there.
+    /// Those that its interpreter's environment lacks, for running sessions.
     Added,
 }
 
-/// An environment that there is now.
+/// An environment that exists.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Made {
-    /// Its name.
+    /// The environment's name.
     pub name: EnvironmentName,
-    /// Where it is.
+    /// The environment's directory.
     pub path: PathBuf,
-    /// Whether it was there.
+    /// How much of it existed before.
     pub found: Found,
 }
 
-/// What was there before an environment was made.
+/// What existed before an environment was created.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Found {
     /// The environment, under this name.
     Whole,
     /// The same wheels, under another name.
     Wheels,
-    /// Neither.
+    /// Nothing.
     Nothing,
 }
 
-/// How far the making of an environment has come.
+/// The progress of a creation.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Step<'a> {
-    /// Another process makes the same.
+    /// Another process is creating the same environment.
     Waiting,
-    /// The index is asked by this program.
+    /// This program is resolving the packages.
     Resolving(&'a Resolver),
-    /// A wheel is installed.
+    /// A wheel is being installed.
     Installing {
-        /// Its name.
+        /// The wheel's file name.
         file: &'a str,
-        /// Its number, from 0.
+        /// The wheel's number, from 0.
         number: usize,
-        /// How many there are.
+        /// The number of wheels.
         count: usize,
     },
 }
 
-/// Makes an environment, or finds that there is one.
+/// Creates an environment, or finds an existing one.
 ///
-/// Two at once make one: the second waits for the first. What fails, or is cancelled, leaves nothing behind.
+/// Concurrent calls create it only once: the second waits for the first. A failed or cancelled call leaves nothing
+/// behind.
 ///
 /// # Errors
-/// If it cannot be made.
+/// If the environment cannot be created.
 pub fn create(
     creation: &Creation,
     environment: &CallerEnvironment,
@@ -129,7 +130,7 @@ pub fn create(
         progress(Step::Waiting);
         lock = Some(lock_when_free(&store, &subject, cancel)?);
     }
-    let making = Making {
+    let creating = Creating {
         store: &store,
         binary: &binary,
         interpreter: &interpreter,
@@ -141,7 +142,7 @@ pub fn create(
         },
         name: name.clone(),
     };
-    if let Some(made) = making.existing()? {
+    if let Some(made) = creating.existing()? {
         return Ok(made);
     }
     sweep(&store)?;
@@ -158,18 +159,18 @@ pub fn create(
     if creation.builds == Builds::Allowed {
         let directory = Staging::begin(&store, &format!("{name}.built"))?;
         found = build_sources(&jail, found, &directory.path)?;
-        // Code of packages had to do with this sandbox. Another one installs.
+        // Package code has run in this sandbox, so another sandbox installs.
         access.directories.push(directory.path.clone());
         jail = jail_for(Builds::Refused, &access)?;
         built = Some(directory);
     }
     let lock_of_wheels = Lock::new(found).map_err(EnvironmentError::Lock)?;
-    let made = making.install(&jail, &lock_of_wheels, progress);
+    let made = creating.install(&jail, &lock_of_wheels, progress);
     drop((built, lock));
     made
 }
 
-/// The name of an environment: the one that was chosen, or that of its packages.
+/// Returns the environment's name: the chosen one, or one derived from its packages.
 fn name_of(
     creation: &Creation,
     sources: &Sources,
@@ -177,7 +178,7 @@ fn name_of(
     binary: &Path,
 ) -> Result<EnvironmentName, EnvironmentError> {
     let Some(name) = &creation.name else {
-        // What is added depends on what there is.
+        // An added environment also depends on the installed packages.
         let (interpreter, others): (&Path, &[String]) = match creation.layer {
             Layer::Added => (&interpreter.executable, &creation.wanted.constraints),
             Layer::Whole => (binary, &[]),
@@ -193,10 +194,10 @@ fn name_of(
     Ok(name.clone())
 }
 
-/// The directories of a store. Root's guests are another user, who must be able to read in them.
+/// Creates the directories of a store, readable for others: root's guests run as another user.
 ///
 /// # Errors
-/// If they cannot be made, or another user can change what is in them.
+/// If they cannot be created, or if another user can change their contents.
 pub fn make_store(store: &EnvironmentStore) -> Result<(), EnvironmentError> {
     may_be_made(store.directory()).map_err(Error::from)?;
     for directory in [store.environments(), store.names(), store.staging()] {
@@ -209,8 +210,8 @@ pub fn make_store(store: &EnvironmentStore) -> Result<(), EnvironmentError> {
     Ok(store.check()?)
 }
 
-/// An environment that is being made.
-struct Making<'a> {
+/// An environment that is being created.
+struct Creating<'a> {
     store: &'a EnvironmentStore,
     binary: &'a Path,
     interpreter: &'a Interpreter,
@@ -218,8 +219,8 @@ struct Making<'a> {
     name: EnvironmentName,
 }
 
-impl Making<'_> {
-    /// The environment, if there is one that was asked for in the same way.
+impl Creating<'_> {
+    /// Returns the environment of this name, if it exists and was created from the same request.
     fn existing(&self) -> Result<Option<Made>, EnvironmentError> {
         let Some(named) = self.store.read_name(&self.name)? else {
             return Ok(None);
@@ -233,7 +234,7 @@ impl Making<'_> {
             && named.interpreter == self.named.interpreter;
         let is_of_same = named.sources == self.named.sources;
         if name.is_of_packages() && !(is_same && is_of_same) {
-            // No person chose the name: it is given to what is made now.
+            // The name is derived, so it may be reassigned to the new environment.
             return Ok(None);
         }
         if is_same && !is_of_same {
@@ -276,9 +277,9 @@ impl Making<'_> {
             version: &version,
             size,
         });
-        // The same wheels under another name: one process makes them.
+        // Another name may have the same wheels: only one process at a time creates them.
         let _alone = lock_when_free(self.store, &format!("making {key}"), &jail.cancel)?;
-        // Nothing removes it before it has a name.
+        // Keeps the environment from being removed before it has a name.
         let held = self.store.lock(&key, Sharing::Shared, Patience::Waits)?;
         let path = self.store.path_of(&key);
         let found = if path.is_dir() {
@@ -329,13 +330,13 @@ impl Making<'_> {
         let finished = self.finish(&staging.path, lock, bytes);
         finished.map_err(EnvironmentError::io(&staging.path))?;
         let moved = fs::rename(&staging.path, &path).and_then(|()| {
-            // A directory that is moved must be writable. Guests see it read-only in any case.
+            // A directory must be writable to be moved. Guests see it read-only in any case.
             fs::set_permissions(&path, Permissions::from_mode(0o555))
         });
         moved.map_err(EnvironmentError::io(&path))
     }
 
-    /// Adds what makes a virtual environment of the files, and closes them.
+    /// Adds the files of a virtual environment, and makes everything read-only.
     fn finish(&self, root: &Path, lock: &Lock, bytes: u64) -> io::Result<()> {
         let (major, minor, _) = self.interpreter.version;
         let version = version_text(self.interpreter);
@@ -371,7 +372,7 @@ impl Making<'_> {
         }
         set_directories(root, 0o555)?;
         fs::set_permissions(root, Permissions::from_mode(0o755))?;
-        // Under its name it is complete, also after a power failure.
+        // Sync, so that the environment is complete under its name even after a power failure.
         nix::unistd::syncfs(File::open(root)?)?;
         Ok(())
     }

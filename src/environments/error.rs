@@ -1,4 +1,4 @@
-//! Why an environment could not be made, shown or removed.
+//! Defines the errors of creating, showing and removing environments.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -6,49 +6,49 @@ use std::path::{Path, PathBuf};
 use super::tree::FileError;
 use crate::error::{Cause, Error, ErrorKind};
 
-/// Why an environment could not be made, shown or removed.
+/// The reason why an environment could not be created, shown or removed.
 #[derive(Debug, thiserror::Error)]
 pub enum EnvironmentError {
-    /// The store, a name in it, or the interpreter.
+    /// An error of the store, of a name in it, or of the interpreter.
     #[error(transparent)]
     Host(#[from] Error),
-    /// The sandbox in which packages are resolved and installed.
+    /// The sandbox for resolving and installing could not be provided.
     #[error("packages are installed in a sandbox, and none could be provided: {0}")]
     Sandbox(Error),
-    /// What the caller asks for, which it can correct.
+    /// The caller's request is invalid.
     #[error("{0}")]
     Request(String),
-    /// The interpreter's pip.
+    /// The interpreter's pip is missing or too old.
     #[error("{0}")]
     Pip(String),
-    /// pip found no set of wheels.
+    /// The resolver found no set of wheels.
     #[error("the packages cannot be installed: {said}{hosts}")]
     Unresolved {
-        /// What pip says.
+        /// The resolver's message.
         said: String,
-        /// Hosts that the sandbox may not reach.
+        /// Hosts that the sandbox could not reach.
         hosts: String,
     },
-    /// The index describes what cannot be installed.
-    #[error("the index is not followed: {0}")]
+    /// The index describes a package that cannot be installed.
+    #[error("the index cannot be used: {0}")]
     Lock(String),
-    /// What was found could not be installed.
+    /// The resolved packages could not be installed.
     #[error("{0}")]
     Failed(String),
-    /// The caller ended it.
+    /// The caller cancelled it.
     #[error("interrupted; nothing was installed")]
     Interrupted,
-    /// The kernel refused.
+    /// A system call failed.
     #[error("{path}: {cause}{}", full(cause), path = path.display())]
     Io {
         /// The file or directory.
         path: PathBuf,
-        /// The kernel's error.
+        /// The error of the system call.
         cause: io::Error,
     },
 }
 
-/// The remedy of a full disk.
+/// Returns the remedy for a full or read-only disk.
 fn full(cause: &io::Error) -> &'static str {
     match cause.raw_os_error() {
         Some(libc::ENOSPC | libc::EDQUOT) => {
@@ -69,7 +69,8 @@ impl From<FileError> for EnvironmentError {
 }
 
 impl EnvironmentError {
-    /// As the error of a request by a session that lives: unless hosts were not reached, another attempt finds no more.
+    /// Converts to the error of a session's request. Without unreachable hosts, another attempt would find nothing
+    /// more.
     pub(super) fn of_session(self) -> Self {
         match self {
             Self::Unresolved { ref hosts, .. } if hosts.is_empty() => {
@@ -79,7 +80,7 @@ impl EnvironmentError {
         }
     }
 
-    /// An error of the kernel about a path.
+    /// Returns a function that creates the error of a system call on a path.
     pub(super) fn io(path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_owned();
         move |cause| Self::Io { path, cause }
@@ -106,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_session_asks_in_vain_for_what_the_index_lacks() {
+    fn package_missing_from_the_index_is_a_request_error() {
         let unresolved = |hosts: &str| EnvironmentError::Unresolved {
             said: "`absent` is not found".to_owned(),
             hosts: hosts.to_owned(),
@@ -122,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_disk_has_a_remedy() {
+    fn full_disk_has_a_remedy() {
         let full = FileError::Io {
             path: "/data/a.py".into(),
             cause: io::Error::from_raw_os_error(libc::ENOSPC),

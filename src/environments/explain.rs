@@ -1,8 +1,8 @@
-//! Why packages could not be installed, in words. Pure.
+//! Explains why packages could not be installed. Pure.
 
 use crate::outcome::Connection;
 
-/// A text of the guest in one line, without what acts on a terminal.
+/// Reduces a guest's text to one line without control characters.
 pub fn plain(text: &str) -> String {
     let line: String = text
         .chars()
@@ -12,17 +12,17 @@ pub fn plain(text: &str) -> String {
     line.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Why pip found no wheels: what it says at its end, and why it passed over pages or files.
-pub fn cause(said: &str, passed_over: &str) -> String {
+/// Explains why pip found no wheels, from its last messages and the reason why it skipped pages or files.
+pub fn cause(said: &str, skipped: &str) -> String {
     let lines = said
         .lines()
         .filter_map(|line| line.trim().strip_prefix("ERROR: "));
     let causes: Vec<String> = lines.map(plain).filter(|line| !line.is_empty()).collect();
-    // Some lines only repeat that something failed.
+    // Some lines only repeat that a step failed.
     let repeats = ["Failed to build one or more wheels", "ResolutionImpossible"];
     let says_more = |line: &&String| !repeats.iter().any(|it| line.starts_with(it));
     let last = causes.iter().rev().find(says_more);
-    // How pip says which step of a build failed.
+    // pip marks the failed step of a build with this character.
     let mut steps = said
         .lines()
         .filter_map(|line| line.trim().strip_prefix('×'));
@@ -30,38 +30,36 @@ pub fn cause(said: &str, passed_over: &str) -> String {
     let last = last
         .or(step.as_ref())
         .map_or("a wheel cannot be built", String::as_str);
-    // A fault within pip: the traceback that follows ends with what it is.
+    // An exception within pip: the last line of the traceback names it.
     let end = said.lines().rev().find(|line| !line.trim().is_empty());
     let fault = plain(end.unwrap_or_default());
     let last = if last == "Exception:" { &fault } else { last };
     if last.contains("DO NOT MATCH THE HASHES") {
         return format!(
-            "{} has not the hash that the index or the lock says, so it was changed on its way, or the lock is of other files",
+            "{} does not have the hash that the index or the lock gives: it was changed in transit, or the lock is for other files",
             wheel_with_another_hash(said).map_or("a wheel".to_owned(), plain)
         );
     }
     let Some(missing) = last.strip_prefix("No matching distribution found for ") else {
         return format!("pip says: {last}");
     };
-    // Behind it stands the file that asks for it.
+    // Drop the file that requires it.
     let missing = missing.split(" (from ").next().unwrap_or(missing);
-    let why = if passed_over.starts_with("No sources permitted") {
+    let why = if skipped.starts_with("No sources permitted") {
         "the index has no wheel of it for this interpreter; if it has a source distribution, building that runs its code; \
          `--allow-build` does so in a sandbox"
             .to_owned()
-    } else if passed_over.starts_with("none of the wheel")
-        || passed_over.ends_with("not compatible")
-    {
+    } else if skipped.starts_with("none of the wheel") || skipped.ends_with("not compatible") {
         "its wheels are for other interpreters or machines".to_owned()
-    } else if passed_over.is_empty() {
+    } else if skipped.is_empty() {
         "the index has no such version".to_owned()
     } else {
-        format!("the index does not answer as one: {}", plain(passed_over))
+        format!("the index sent no valid answer: {}", plain(skipped))
     };
     format!("`{missing}` is not found: {why}")
 }
 
-/// The cause, with what the step of a build that failed printed at its end.
+/// Appends the last output of the failed build step.
 pub fn with_last_lines(cause: &str, lines: &[String]) -> String {
     let lines: Vec<String> = lines.iter().map(|line| plain(line)).collect();
     if lines.is_empty() {
@@ -71,7 +69,7 @@ pub fn with_last_lines(cause: &str, lines: &[String]) -> String {
     format!("{cause}; its last lines: {}", lines.join(" | "))
 }
 
-/// The name that follows on pip's complaint about a hash, at the end of a URL.
+/// Returns the wheel's name from the URL that follows pip's message about a wrong hash.
 fn wheel_with_another_hash(said: &str) -> Option<&str> {
     let complaint = said
         .lines()
@@ -80,7 +78,7 @@ fn wheel_with_another_hash(said: &str) -> Option<&str> {
     words.find(|word| word.strip_suffix(".whl").is_some())
 }
 
-/// Hosts that the sandbox was refused, for the end of a sentence.
+/// Lists the hosts that the sandbox could not reach, as the end of a sentence.
 pub fn refused_hosts(connections: &[Connection]) -> String {
     let refused = connections
         .iter()
@@ -90,7 +88,7 @@ pub fn refused_hosts(connections: &[Connection]) -> String {
             ("refused", Some("host" | "port")) => {
                 format!("`--allow-host {}` lets it reach that host", plain(&it.host))
             }
-            // What the caller names may be on a private network.
+            // Only hosts that the caller names may be on a private network.
             ("refused", Some("private-address" | "own-address")) => format!(
                 "only a requirements file names {}, which is on a private network: `--allow-host {}` lets the installation reach it",
                 plain(&it.host),
@@ -113,7 +111,7 @@ pub fn refused_hosts(connections: &[Connection]) -> String {
     }
 }
 
-/// The host and the port of a connection, as `--allow-host` takes them.
+/// Returns a connection's host and port in the syntax of `--allow-host`.
 fn place_of(connection: &Connection) -> String {
     let host = plain(&connection.host);
     let is_ipv6 = host.contains(':');
@@ -128,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_fault_within_pip_is_told_by_the_end_of_its_traceback() {
+    fn pip_exception_is_named_by_its_last_line() {
         let said = "ERROR: Exception:\nTraceback (most recent call last):\nInvalidMarker: Expected a marker\n";
         assert_eq!(
             cause(said, ""),
@@ -137,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_build_that_failed_is_told_with_its_last_lines() {
+    fn failed_build_is_shown_with_its_last_lines() {
         let lines = [
             "a.c:1:2:  error: no".to_owned(),
             "\u{1b}[1mfailed".to_owned(),

@@ -1,4 +1,4 @@
-//! Where packages come from, and what a sandbox needs to reach it. Pure.
+//! Derives from pip's configuration what a sandbox needs to reach the package sources. Pure.
 
 use std::path::{Path, PathBuf};
 
@@ -10,40 +10,40 @@ use super::allowed::{Allowed, Proxied};
 use super::place::Place;
 use crate::host::{PYPI, PipConfig};
 
-/// The host of PyPI, and the one that has its files.
+/// The hosts of PyPI: its index, and its files.
 const PYPI_HOSTS: [&str; 2] = ["pypi.org", "files.pythonhosted.org"];
 
-/// How the variables begin through which secrets reach the egress process.
+/// The prefix of the variables through which secrets reach the egress process.
 const SECRET: &str = "SANDFORK_INDEX_SECRET_";
 
-/// Why a setting of pip's is not followed.
+/// The error for an unsupported setting of pip.
 fn unsupported(option: &str, remedy: &str) -> String {
-    format!("pip's `{option}` is set, which Sandfork does not have: {remedy}")
+    format!("pip's `{option}` is set, which Sandfork does not support: {remedy}")
 }
 
-/// How a sandbox reaches the places that packages come from.
+/// How a sandbox reaches the package sources.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Access {
-    /// Options of pip.
+    /// Options for pip.
     pub options: Vec<String>,
     /// Overrides of the sandbox's policy.
     pub overrides: Vec<String>,
-    /// Directories of packages.
+    /// Directories of packages that are shown to the sandbox.
     pub directories: Vec<PathBuf>,
-    /// Packages of other directories.
+    /// Single package files from other directories that are shown to the sandbox.
     pub files: Vec<PathBuf>,
-    /// Variables of the sandbox's caller: secrets, which the guest never has.
+    /// Variables of the sandbox's caller: secrets, which the guest never receives.
     pub variables: Vec<(String, String)>,
-    /// Hosts whose certificates are not checked, because pip's configuration says so.
+    /// Hosts whose certificates are not verified, because pip's configuration says so.
     pub unchecked: Vec<String>,
 }
 
 impl Access {
-    /// What the configuration and variables say, and the hosts that the caller allows besides. `own` is the part of the
-    /// configuration that is the caller's own.
+    /// Combines the configuration, the variables and the hosts that the caller allows. `own` is the caller's own part
+    /// of the configuration.
     ///
     /// # Errors
-    /// If a setting is none, or none that can be followed.
+    /// If a setting is invalid or unsupported.
     pub fn new<'a>(
         config: &PipConfig,
         own: &PipConfig,
@@ -53,7 +53,7 @@ impl Access {
         if config.value("client-cert").is_some() {
             return Err(unsupported(
                 "client-cert",
-                "use an index that asks for a user instead, or `--find-links` with a directory of wheels",
+                "use an index with a user and password instead, or `--find-links` with a directory of wheels",
             ));
         }
         let mut access = Self::default();
@@ -70,7 +70,7 @@ impl Access {
         for links in config.values("find-links") {
             let path = links.strip_prefix("file://").unwrap_or(links);
             if path.starts_with('/') {
-                // pip passes over a directory that is not there.
+                // pip ignores a missing directory.
                 access
                     .options
                     .extend(["--find-links".to_owned(), path.to_owned()]);
@@ -99,7 +99,8 @@ impl Access {
         Ok(access)
     }
 
-    /// Adds a directory of which only these packages are shown. Without one, pip would pass over it and uv end.
+    /// Adds a directory of which only these packages are shown. Without any package, the directory would not exist in
+    /// the sandbox: pip would ignore it, but uv would fail.
     pub fn add_links(&mut self, directory: &Path, files: Vec<PathBuf>) {
         if !files.is_empty() {
             let directory = directory.display().to_string();
@@ -114,7 +115,7 @@ impl Access {
         Ok(place)
     }
 
-    /// The proxy that pip would take, as a key of the policy.
+    /// Adds the proxy that pip would use to the policy.
     fn proxy<'a>(
         &mut self,
         config: &PipConfig,
@@ -152,7 +153,7 @@ impl Access {
         Ok(Proxied::But(without.unwrap_or_default()))
     }
 
-    /// A reference to a secret, which the egress process alone resolves.
+    /// Stores a secret, and returns a reference to it that only the egress process resolves.
     fn secret(&mut self, value: String) -> String {
         let name = format!("{SECRET}{}", self.variables.len());
         self.variables.push((name.clone(), value));
@@ -176,7 +177,7 @@ impl Access {
             let user = same.find_map(|it| it.user.clone());
             let credential = user.map(|user| {
                 let reference = self.secret(BASE64_STANDARD.encode(user));
-                // Code that is built reaches the index too. It must not change what others get from there.
+                // Build code reaches the index too, and must not be able to publish there.
                 format!(
                     ", methods = ['GET', 'HEAD'], credential = {{ header = 'Authorization', value = 'Basic {reference}' }}"
                 )
@@ -191,7 +192,7 @@ impl Access {
             .iter()
             .any(|place| PYPI_HOSTS.contains(&&*place.host.to_string()))
         {
-            // A network may answer for it with a mirror of its own.
+            // A local network may resolve these names to its own mirror.
             entries.extend(PYPI_HOSTS.map(|host| {
                 let private = !allowed.proxied.applies_to(host);
                 format!("{{ host = '{host}', ports = [443], private = {private} }}")
@@ -234,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_configuration_it_is_pypi() {
+    fn default_index_is_pypi() {
         let access = access(&[], &[]).expect("access");
         assert_eq!(access.options, ["--index-url", "https://pypi.org/simple"]);
         assert_eq!(
@@ -248,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_password_is_a_secret_of_the_egress_process() {
+    fn password_is_passed_as_an_egress_secret() {
         let url = "https://me:p%40ss@index.example:8443/simple/";
         let access = access(&[("index-url", url)], &[]).expect("access");
         assert_eq!(
@@ -270,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_proxy_leads_to_all_but_some_hosts() {
+    fn proxy_applies_to_all_but_excluded_hosts() {
         let set = [("index-url", "https://index.corp.example/simple")];
         let proxy = ("HTTPS_PROXY", "http://u:p@proxy.example:3128");
         let through = access(&set, &[proxy]).expect("access");
@@ -295,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_needs_no_network() {
+    fn local_directory_needs_no_network() {
         let access =
             access(&[("no-index", "true"), ("find-links", "/srv/wheels")], &[]).expect("access");
         assert_eq!(
@@ -307,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_that_only_a_file_names_is_not_private() {
+    fn host_from_a_requirements_file_is_not_private() {
         let (mut own, mut all) = (PipConfig::default(), PipConfig::default());
         own.set("index-url", "http://10.0.0.1/simple");
         all.set("index-url", "http://file.example:8080/simple");

@@ -1,4 +1,4 @@
-//! The sandbox in which packages are resolved and installed: its only network is the index.
+//! Runs the resolver and the installer in a sandbox whose only network is the index.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,22 +23,22 @@ use crate::session::{Cell, OutgoingValue, ToolArguments};
 use crate::supervisor::files::GuestPath;
 use crate::supervisor::{Cancel, Request};
 
-/// The program that fetches and unpacks them.
+/// The program that fetches and unpacks wheels.
 const INSTALL: &str = include_str!("guest/install.py");
 
-/// The longest answer: some kilobytes for each package.
+/// The maximum length of an answer in bytes: some kilobytes per package.
 const LONGEST_ANSWER: usize = 16 << 20;
 
 /// Whether source distributions may be built, which runs their code.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Builds {
-    /// They are built where there is no wheel.
+    /// They are built if there is no wheel.
     Allowed,
     /// Only wheels are installed.
     Refused,
 }
 
-/// A sandbox that reaches the index, and nothing else.
+/// A sandbox that can reach only the index.
 #[derive(Debug)]
 pub struct InstallJail {
     sandbox: Arc<Sandbox>,
@@ -50,10 +50,10 @@ pub struct InstallJail {
 }
 
 impl InstallJail {
-    /// Makes the sandbox.
+    /// Creates the sandbox.
     ///
     /// # Errors
-    /// If the host cannot provide one.
+    /// If the host cannot provide the sandbox.
     pub fn new(
         interpreter: &Interpreter,
         builds: Builds,
@@ -84,10 +84,10 @@ impl InstallJail {
         })
     }
 
-    /// Finds the wheels for what is wanted, and source distributions if these may be built.
+    /// Finds the requested wheels, and source distributions if these may be built.
     ///
     /// # Errors
-    /// If there are none.
+    /// If no set of packages satisfies the request.
     pub fn resolve(
         &self,
         wanted: &Wanted,
@@ -99,7 +99,7 @@ impl InstallJail {
         }
     }
 
-    /// A call of a function of the guest's, which finds what is wanted in files.
+    /// Returns a request that calls a function of the guest program, with the requirements as files.
     pub(super) fn request(
         &self,
         program: &str,
@@ -118,7 +118,7 @@ impl InstallJail {
         Ok(request)
     }
 
-    /// Runs a call, and returns its answer if it came to its end.
+    /// Runs a call, and parses its answer if it succeeded.
     pub(super) fn ask<T: DeserializeOwned>(
         &self,
         request: Request,
@@ -152,13 +152,13 @@ impl InstallJail {
         ))
     }
 
-    /// Fetches the wheels of a lock and writes their files into an empty directory. `prefix` is where it will be, and
-    /// `begun` is called with each wheel.
+    /// Fetches the wheels of a lock, and writes their files into an empty directory, which will be moved to `prefix`.
+    /// Calls `begun` for each wheel.
     ///
-    /// A fresh worker does it: what resolved the lock has no part in it.
+    /// A fresh worker does this, so nothing that ran while the lock was resolved can interfere.
     ///
     /// # Errors
-    /// If a wheel cannot be fetched, has another hash, or has files that no environment can have.
+    /// If a wheel cannot be fetched, has the wrong hash, or has files that no environment may have.
     pub fn install(
         &self,
         lock: &Lock,
@@ -175,7 +175,7 @@ impl InstallJail {
             writer.put(&arguments);
             match writer.failed {
                 None => Ok(OutgoingValue::default()),
-                // The text is for the caller, and not for what chose the names.
+                // The guest, which chose the file names, does not get the message.
                 Some(_) => Err(crate::session::NamedError::new("RuntimeError", "refused")),
             }
         });
@@ -189,7 +189,7 @@ impl InstallJail {
                 "file": wheel.file,
                 "url": wheel.url,
                 "sha256": wheel.sha256,
-                "unchecked": self.access.unchecked.iter().any(|host| is_of_host(&wheel.url, host)),
+                "unchecked": self.access.unchecked.iter().any(|host| has_host(&wheel.url, host)),
             });
             let described = literal(&described);
             let source = format!(
@@ -227,14 +227,14 @@ impl InstallJail {
     }
 }
 
-/// What the installer's calls write.
+/// Writes the files that the installer sends.
 #[derive(Debug)]
 struct Writer {
     tree: Tree,
     failed: Option<FileError>,
 }
 
-/// A part of a file: its path, whether it is a program, where the part begins, and how long it is.
+/// A part of a file: path, whether it is executable, offset, and length.
 type Piece = (String, bool, u64, usize);
 
 impl Writer {
@@ -273,7 +273,7 @@ fn policy(
     resolver: &Resolver,
     access: &Access,
 ) -> Result<Policy, Error> {
-    /// As much as a large wheel and what reads it take.
+    /// Memory that suffices for the largest wheels and their installer.
     const ENOUGH: u64 = 8 << 30;
     const MIB: u64 = 1 << 20;
     let host = Machine::probe()?.limits.memory;
@@ -287,9 +287,9 @@ fn policy(
         "filesystem.work_inodes=65536".to_owned(),
         "limits.wall=1h".to_owned(),
         "network.bytes=64GiB".to_owned(),
-        // Tools that build are programs that pip fetches.
+        // Build tools are programs that pip fetches.
         format!("filesystem.work_exec={}", builds == Builds::Allowed),
-        // pip and uv keep there what they fetch while they resolve.
+        // pip and uv store downloads there while they resolve.
         "env.set={ TMPDIR = '/work' }".to_owned(),
     ];
     let directories = access.directories.iter().filter(|path| path.is_dir());
@@ -303,15 +303,15 @@ fn policy(
     Ok(Policy::load("standard", &sets?, &FileSystem)?)
 }
 
-/// A value as a literal of Python: JSON's texts, numbers and lists are some of its own.
+/// Returns a value as a Python expression.
 pub(super) fn literal(value: &impl serde::Serialize) -> String {
     let text = serde_json::to_string(value).unwrap_or_default();
-    // A text in a text: `true` and `null` are none of Python's.
+    // Parsed by json.loads, because `true` and `null` are not Python.
     let quoted = serde_json::to_string(&text).unwrap_or_default();
     format!("__import__('json').loads({quoted})")
 }
 
-fn is_of_host(url: &str, host: &str) -> bool {
+fn has_host(url: &str, host: &str) -> bool {
     let authority = url
         .split("://")
         .nth(1)

@@ -1,4 +1,4 @@
-//! What is kept: described, named, and removed.
+//! Describes, lists and removes environments.
 
 use std::fs::{self, Permissions};
 use std::io;
@@ -13,50 +13,50 @@ use super::tree::set_directories;
 use crate::host::{EnvironmentStore, NamedEnvironment, Patience, Sharing, torn};
 use crate::policy::EnvironmentName;
 
-/// What an environment says of itself.
+/// The description that is stored in an environment.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Description {
-    /// The binary of its interpreter.
+    /// The interpreter's binary.
     pub interpreter: PathBuf,
     /// The interpreter's version.
     pub version: String,
-    /// The bytes of its files.
+    /// The total size of the files in bytes.
     pub bytes: u64,
-    /// When it was made, in seconds since 1970.
+    /// The creation time, in seconds since 1970.
     pub created: u64,
-    /// Its wheels.
+    /// The environment's wheels.
     pub lock: Lock,
 }
 
 /// What was removed.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Pruned {
-    /// How many environments.
+    /// The number of environments.
     pub environments: usize,
-    /// The bytes of their files.
+    /// The total size of their files in bytes.
     pub bytes: u64,
 }
 
-/// Whose environments are removed without a name.
+/// Which environments are removed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Extent {
-    /// Those that no name leads to.
+    /// Those without a name.
     Unnamed,
-    /// Those of the packages of policies too.
+    /// Also those made for `python.packages` of policies.
     OfPackages,
 }
 
-/// What an environment says of itself.
+/// Returns the description of an environment.
 ///
 /// # Errors
-/// If it is not there, or is torn.
+/// If it does not exist, or its description is corrupt.
 pub fn description(store: &EnvironmentStore, key: &str) -> Result<Description, EnvironmentError> {
     let text = store.describe(key)?;
     let read = serde_json::from_str(&text);
     read.map_err(|error: serde_json::Error| torn(&store.path_of(key), &error.to_string()).into())
 }
 
-/// All names, with what each stands for.
+/// Returns all names, with the environment of each.
 ///
 /// # Errors
 /// If the store cannot be read.
@@ -65,21 +65,21 @@ pub fn names_of(
 ) -> Result<Vec<(EnvironmentName, NamedEnvironment)>, EnvironmentError> {
     let mut names = Vec::new();
     for name in store.all_names()? {
-        // It may have been removed meanwhile.
+        // The name may have been removed meanwhile.
         names.extend(store.read_name(&name)?.map(|named| (name, named)));
     }
     Ok(names)
 }
 
-/// Removes a name, and its environment if no other name leads there.
+/// Removes a name, and its environment if no other name refers to it.
 ///
 /// # Errors
-/// If there is none, or a sandbox uses it.
+/// If the name does not exist, or if a sandbox uses the environment.
 pub fn remove(store: &EnvironmentStore, name: &EnvironmentName) -> Result<(), EnvironmentError> {
     let named = store.existing(name)?;
     let key = &named.environment;
     let alone = store.lock(key, Sharing::Alone, Patience::GivesUp)?;
-    // Asked under the lock: a name is given under it.
+    // Checked under the lock, because names are assigned under it.
     let others = names_of(store)?
         .into_iter()
         .any(|(other, of)| other != *name && of.environment == *key);
@@ -96,7 +96,7 @@ pub fn remove(store: &EnvironmentStore, name: &EnvironmentName) -> Result<(), En
     Ok(())
 }
 
-/// Removes what no name leads to, and what processes left that were ended. Environments that sandboxes use stay.
+/// Removes unnamed environments and the remains of aborted processes. Environments in use stay.
 ///
 /// # Errors
 /// If the store cannot be changed.
@@ -106,7 +106,7 @@ pub fn prune(store: &EnvironmentStore, extent: Extent) -> Result<Pruned, Environ
     }
     store.check()?;
     sweep(store)?;
-    // Sessions to which packages can be added may use any that were.
+    // Sessions to which packages can be added may use any added environment.
     let Some(_all) = store.own_all()? else {
         return Ok(Pruned::default());
     };
@@ -124,7 +124,7 @@ pub fn prune(store: &EnvironmentStore, extent: Extent) -> Result<Pruned, Environ
         let Some(_alone) = store.lock(&key, Sharing::Alone, Patience::GivesUp)? else {
             continue;
         };
-        // Asked under the lock: a name is given under it.
+        // Checked under the lock, because names are assigned under it.
         if names_of(store)?
             .iter()
             .any(|(_, named)| named.environment == key)
@@ -139,7 +139,7 @@ pub fn prune(store: &EnvironmentStore, extent: Extent) -> Result<Pruned, Environ
     Ok(pruned)
 }
 
-/// Removes an environment: first from its place, so that it is whole or not there.
+/// Removes an environment. Moves it away first, so that it is either complete or absent.
 fn discard(store: &EnvironmentStore, key: &str) -> Result<(), EnvironmentError> {
     let path = store.path_of(key);
     let aside = store.staging().join(format!("{key}.removed"));
@@ -154,7 +154,7 @@ fn discard(store: &EnvironmentStore, key: &str) -> Result<(), EnvironmentError> 
     }
 }
 
-/// Removes what is left of environments whose making, or removal, was ended.
+/// Removes the remains of creations and removals that were aborted.
 pub(super) fn sweep(store: &EnvironmentStore) -> Result<(), EnvironmentError> {
     let directory = store.staging();
     let entries = match fs::read_dir(&directory) {
@@ -166,7 +166,7 @@ pub(super) fn sweep(store: &EnvironmentStore) -> Result<(), EnvironmentError> {
         let Ok(name) = entry.file_name().into_string() else {
             continue;
         };
-        // Who makes it holds its lock.
+        // A process that is still at work holds the entry's lock.
         let Some(_alone) = store.lock(&name, Sharing::Alone, Patience::GivesUp)? else {
             continue;
         };
@@ -182,7 +182,7 @@ pub(super) fn sweep(store: &EnvironmentStore) -> Result<(), EnvironmentError> {
     Ok(())
 }
 
-/// Removes a tree whose directories are closed.
+/// Removes a tree whose directories are read-only.
 pub(super) fn remove_tree(path: &Path) -> io::Result<()> {
     match set_directories(path, 0o755).and_then(|()| fs::remove_dir_all(path)) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),

@@ -1,5 +1,6 @@
-//! Directories of packages that a requirements file names. Its author may be another one than who installs it, and code of
-//! packages can read what is shown to it: of such a directory, these are its wheels, and nothing outside the file's own.
+//! Handles package directories that a requirements file names. The file may be from someone else than the user who
+//! installs it, and package code can read whatever is shown to the sandbox. So only the packages in such a directory
+//! are shown, and only if it is beneath the file's own directory.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +9,7 @@ use super::error::EnvironmentError;
 use super::jail::Builds;
 use super::requirements::in_line;
 
-/// The most packages of a directory: each is a mount of the sandbox.
+/// The maximum number of packages of a directory: each is a separate mount in the sandbox.
 const MOST: usize = 512;
 
 /// A directory that a line of a requirements file names with `--find-links`.
@@ -16,21 +17,21 @@ const MOST: usize = 512;
 pub struct Links {
     /// The directory, without symbolic links.
     pub directory: PathBuf,
-    /// What the line says.
+    /// The path as the line has it.
     written: String,
-    /// The file, and the number of its line.
+    /// The requirements file.
     file: PathBuf,
     line: usize,
 }
 
 impl Links {
-    /// The directory of a line. An absolute one that is not there is none: pip passes over it.
+    /// Resolves the directory of a line. `None` for an absolute path that does not exist, which pip ignores.
     ///
     /// # Errors
-    /// If a relative one is not there.
+    /// If a relative path does not exist.
     pub fn of(file: &Path, line: usize, written: &str) -> Result<Option<Self>, String> {
         let path = Path::new(written.strip_prefix("file://").unwrap_or(written));
-        // As pip: beside the file.
+        // Relative to the file, as in pip.
         let beside = file.parent().unwrap_or(Path::new(""));
         match fs::canonicalize(beside.join(path)) {
             Ok(directory) if directory.is_dir() => Ok(Some(Self {
@@ -41,21 +42,23 @@ impl Links {
             })),
             _ if path.is_absolute() => Ok(None),
             _ => Err(format!(
-                "`--find-links {written}` names no directory beside the file, and no URL of http or https: correct it"
+                "`--find-links {written}` names neither a directory beside the file nor an http or https URL: correct it"
             )),
         }
     }
 
-    /// Whether it is one of these.
+    /// Returns whether it is one of these directories.
     pub fn is_among(&self, directories: &[PathBuf]) -> bool {
-        let is_it = |other: &PathBuf| fs::canonicalize(other).is_ok_and(|it| it == self.directory);
-        directories.iter().any(is_it)
+        let is_same =
+            |other: &PathBuf| fs::canonicalize(other).is_ok_and(|it| it == self.directory);
+        directories.iter().any(is_same)
     }
 
-    /// Its wheels, and source distributions if these are built. No links, which may lead elsewhere.
+    /// Returns its wheels, and its source distributions if these are built. Symbolic links are skipped, because they
+    /// may lead elsewhere.
     ///
     /// # Errors
-    /// If it is not beneath the directory of the file, or has too many.
+    /// If the directory is not beneath the file's directory, or has too many packages.
     pub fn distributions(&self, builds: Builds) -> Result<Vec<PathBuf>, EnvironmentError> {
         let beside = fs::canonicalize(directory_of(&self.file));
         if !beside.is_ok_and(|own| self.directory.starts_with(own)) {
@@ -94,7 +97,7 @@ impl Links {
     }
 }
 
-/// The directory that a path is in: the current one for a mere name.
+/// Returns the directory of a path: the current directory for a bare name.
 pub fn directory_of(path: &Path) -> &Path {
     let parent = path
         .parent()
@@ -109,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_a_directory_packages_are_shown_and_no_link() {
+    fn only_packages_of_a_directory_are_shown() {
         let project = tempfile::tempdir().expect("a directory");
         let own = project.path().canonicalize().expect("it is there");
         for name in ["a-1-py3-none-any.whl", "b-1.tar.gz", "id_rsa"] {

@@ -1,4 +1,4 @@
-//! What an environment is made of: each wheel with its hash. Pure.
+//! Defines the lock of an environment: its wheels with their hashes. Pure.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -8,13 +8,13 @@ use sha2::{Digest, Sha256};
 
 use crate::policy::hexadecimal;
 
-/// The most packages of an environment. The largest that people make have some hundreds.
+/// The maximum number of packages of an environment. The largest real ones have some hundreds.
 pub const MOST_PACKAGES: usize = 4096;
 
-/// The version of the format in which environments are kept. Another one makes other environments of the same lock.
+/// The version of the on-disk format. A new version makes new environments from the same lock.
 const FORMAT: u32 = 1;
 
-/// The wheels of an environment, in the order of their names.
+/// The wheels of an environment, sorted by name.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(transparent)]
 pub struct Lock(Vec<LockedWheel>);
@@ -22,17 +22,17 @@ pub struct Lock(Vec<LockedWheel>);
 /// A wheel, and the hash that it must have.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct LockedWheel {
-    /// The package's name, in its canonical form.
+    /// The package's canonical name.
     pub name: String,
-    /// Its version.
+    /// The package's version.
     pub version: String,
-    /// The file's name, which says for which interpreters and machines it is.
+    /// The file name, whose tags tell for which interpreters and machines the wheel is.
     pub file: String,
-    /// Where it is.
+    /// The URL of the wheel.
     pub url: String,
-    /// Its SHA-256, in hexadecimal digits.
+    /// The wheel's SHA-256 in hexadecimal.
     pub sha256: String,
-    /// What it was built from, if the index has no wheel.
+    /// The source distribution from which the wheel was built, if the index has no wheel.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<Source>,
 }
@@ -40,22 +40,22 @@ pub struct LockedWheel {
 /// A source distribution.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Source {
-    /// Where it is.
+    /// The URL of the source distribution.
     pub url: String,
-    /// Its SHA-256, in hexadecimal digits.
+    /// Its SHA-256 in hexadecimal.
     pub sha256: String,
 }
 
-/// Why so many cannot be locked.
+/// The error for too many packages.
 pub fn too_many() -> String {
     format!("it has more than {MOST_PACKAGES} packages")
 }
 
 impl Lock {
-    /// The lock of these wheels.
+    /// Creates a lock of these wheels.
     ///
     /// # Errors
-    /// If one is not described as wheels are: all of it was chosen by an index.
+    /// If a wheel's description is invalid: an index chose all of it.
     pub fn new(mut wheels: Vec<LockedWheel>) -> Result<Self, String> {
         if wheels.len() > MOST_PACKAGES {
             return Err(too_many());
@@ -65,18 +65,18 @@ impl Lock {
         }
         wheels.sort_by(|one, other| one.name.cmp(&other.name));
         if let Some(twice) = wheels.windows(2).find(|pair| pair[0].name == pair[1].name) {
-            return Err(format!("it has `{}` twice", twice[0].name));
+            return Err(format!("it lists `{}` twice", twice[0].name));
         }
         Ok(Self(wheels))
     }
 
-    /// The wheels.
+    /// Returns the wheels.
     pub fn wheels(&self) -> &[LockedWheel] {
         &self.0
     }
 
-    /// The name of the directory of an environment with these wheels, for this interpreter: the same wheels for the same
-    /// build of an interpreter are the same environment. It does not depend on where the wheels come from.
+    /// Returns the directory name of an environment with these wheels for this build of an interpreter. It does not
+    /// depend on where the wheels come from, so equal wheels share an environment.
     pub fn key(&self, build: &InterpreterBuild) -> String {
         let mut text = format!(
             "{FORMAT}\n{}\n{}\n{}\n{}\n",
@@ -92,7 +92,7 @@ impl Lock {
         hexadecimal(&Sha256::digest(text)[..16])
     }
 
-    /// The lock as a file that other installers read: `pylock.toml` (PEP 751).
+    /// Formats the lock as `pylock.toml` (PEP 751), which other installers read.
     pub fn to_pylock(&self) -> String {
         let mut text = "lock-version = \"1.0\"\ncreated-by = \"sandfork\"\n".to_owned();
         for wheel in &self.0 {
@@ -125,27 +125,27 @@ impl Lock {
     }
 }
 
-/// What of an interpreter decides whether an environment fits it.
+/// The properties of an interpreter that determine whether an environment fits it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct InterpreterBuild<'a> {
-    /// Its binary.
+    /// The path of the binary.
     pub binary: &'a Path,
-    /// Its version.
+    /// The version.
     pub version: &'a str,
     /// The size of the binary.
     pub size: u64,
 }
 
 impl LockedWheel {
-    /// Whether it is a wheel by its URL, and not something to build one from.
+    /// Returns whether the URL is that of a wheel, not of a source distribution.
     pub fn is_wheel(&self) -> bool {
         file_of(&self.url).strip_suffix(".whl").is_some()
     }
 
-    /// Checks what an index says of a package, wheel or not, and brings it into its form.
+    /// Validates and normalizes what an index says of a wheel or a source distribution.
     ///
     /// # Errors
-    /// If no package is described so.
+    /// If the description is invalid.
     pub fn check_package(&mut self) -> Result<(), String> {
         let name = canonical(&self.name);
         let is_outer = |c: char| c.is_ascii_alphanumeric();
@@ -175,7 +175,7 @@ impl LockedWheel {
         if !has_scheme || !is_plain {
             return Err(self.wrong("a URL that is none of http, https or file"));
         }
-        // What stands behind a `#` is for the installer that made it.
+        // Only the installer that created the URL uses its fragment.
         self.url
             .truncate(self.url.find('#').unwrap_or(self.url.len()));
         self.name = name;
@@ -206,12 +206,12 @@ impl LockedWheel {
     }
 }
 
-/// Why a package, which has this, cannot be locked.
+/// The error for a package that cannot be locked because it has this problem.
 pub fn wrong(package: &str, what: &str) -> String {
     format!("its package `{package}` has {what}")
 }
 
-/// The one form of a package's name (PEP 503).
+/// Returns the canonical form of a package's name (PEP 503).
 pub fn canonical(name: &str) -> String {
     let mut form = String::new();
     for c in name.chars().map(|c| c.to_ascii_lowercase()) {
@@ -224,7 +224,7 @@ pub fn canonical(name: &str) -> String {
     form
 }
 
-/// The last name of a URL's path, as a wheel's name has it: `%2B` is the `+` of a local version.
+/// Returns the file name at the end of a URL's path. `%2B` is the `+` of a local version.
 pub fn file_of(url: &str) -> String {
     let path = url.split(['?', '#']).next().unwrap_or_default();
     let last = path.rsplit('/').next().unwrap_or_default();
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn the_key_is_that_of_the_wheels_and_the_interpreter() {
+    fn key_depends_on_wheels_and_interpreter() {
         let lock = |urls: &[(&str, &str)]| {
             Lock::new(urls.iter().map(|(name, url)| wheel(name, url)).collect()).expect("a lock")
         };
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_index_says_is_checked() {
+    fn package_descriptions_are_validated() {
         let good = "https://i.example/a-1.0-py3-none-any.whl";
         let refused = |wheel: LockedWheel| Lock::new(vec![wheel]).expect_err("refused");
         for (name, url, why) in [
@@ -327,11 +327,11 @@ mod tests {
             "its package `a` has no SHA-256 at the index"
         );
         let twice = Lock::new(vec![wheel("a", good), wheel("A", good)]);
-        assert_eq!(twice, Err("it has `a` twice".to_owned()));
+        assert_eq!(twice, Err("it lists `a` twice".to_owned()));
     }
 
     #[test]
-    fn a_lock_is_a_file_of_the_standard() {
+    fn lock_is_written_as_pylock_toml() {
         let url = "https://i.example/torch-2.0%2Bcpu-cp311-cp311-linux_x86_64.whl";
         let lock = Lock::new(vec![wheel("torch", url)]).expect("a lock");
         insta::assert_snapshot!(lock.to_pylock(), @r#"

@@ -1,9 +1,9 @@
-//! Environments of packages: made in a sandbox, kept read-only, found by name or by packages.
+//! Creates package environments in a sandbox, keeps them read-only, and finds them by name or by packages.
 //!
-//! What is in one is decided by a lock, which is a list of wheels with their hashes, and by the interpreter. Two sandboxes
-//! take part: one asks the index which wheels there are, and one fetches them, checks their hashes, and hands their
-//! files to this process, which writes them. No code of a package runs in either. `lock`, `index` and
-//! `requirement_line` are data; `jail`, `tree` and `create` have effects.
+//! The contents of an environment are determined by a lock, which lists wheels with their hashes, and by the
+//! interpreter. Two sandboxes take part: the first asks the index which wheels there are; the second fetches them,
+//! checks their hashes, and passes their files to this process, which writes them. No package code runs in either.
+//! `lock`, `index` and `requirement_line` are data; `jail`, `tree` and `create` have effects.
 
 mod add;
 mod allowed;
@@ -29,7 +29,7 @@ mod tags;
 mod tree;
 mod uv;
 
-/// What reads bytes of others.
+/// The parsers of untrusted input.
 #[cfg(feature = "internals")]
 pub mod readers {
     pub use super::index::Access;

@@ -14,13 +14,13 @@ use crate::supervisor::files::WorkDir;
 /// The program that finds wheels, and builds them.
 const PIP: &str = include_str!("guest/pip.py");
 
-/// What pip's side answers.
+/// The answer of the guest program.
 #[derive(Deserialize)]
 struct Answer {
     pip: String,
     said: Option<String>,
-    passed_over: Option<String>,
-    of_build: Option<Vec<String>>,
+    skipped: Option<String>,
+    build_output: Option<Vec<String>>,
     packages: Option<Vec<Found>>,
     built: Option<String>,
 }
@@ -34,10 +34,10 @@ struct Found {
 }
 
 impl InstallJail {
-    /// Finds the wheels for what is wanted, by pip.
+    /// Finds the requested wheels with pip.
     ///
     /// # Errors
-    /// If pip finds none.
+    /// If pip finds no set of wheels.
     pub(super) fn resolve_by_pip(
         &self,
         wanted: &Wanted,
@@ -73,10 +73,11 @@ impl InstallJail {
         Ok(found.collect())
     }
 
-    /// Builds a wheel of a source distribution, and has it taken out. Returns the name that it says it has.
+    /// Builds a wheel from a source distribution, and copies it out. Returns the file name that the guest claims for
+    /// it.
     ///
     /// # Errors
-    /// If it cannot be built.
+    /// If the wheel cannot be built.
     pub fn build(
         &self,
         requirement: &str,
@@ -103,9 +104,9 @@ impl InstallJail {
             )));
         }
         if let Some(said) = &answer.said {
-            let said = cause(said, answer.passed_over.as_deref().unwrap_or_default());
+            let said = cause(said, answer.skipped.as_deref().unwrap_or_default());
             return Err(EnvironmentError::Unresolved {
-                said: with_last_lines(&said, &answer.of_build.unwrap_or_default()),
+                said: with_last_lines(&said, &answer.build_output.unwrap_or_default()),
                 hosts: refused_hosts(outcome.network()),
             });
         }

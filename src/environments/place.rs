@@ -1,4 +1,4 @@
-//! Places of packages, as URLs name them. Pure.
+//! Parses the URLs of package sources. Pure.
 
 use std::fmt::Write;
 use std::os::unix::ffi::OsStrExt;
@@ -6,30 +6,30 @@ use std::path::Path;
 
 use sandfork_egress::host::{Authority, Host};
 
-/// A place of packages on the network, without its user.
+/// The URL of a package source, without credentials.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Place {
-    /// Its URL.
+    /// The URL without credentials.
     pub url: String,
-    /// Its host.
+    /// The host.
     pub host: Host,
-    /// Its port.
+    /// The port.
     pub port: u16,
-    /// User and password, as in the header of a request.
+    /// User and password, as for HTTP basic authentication.
     pub user: Option<String>,
 }
 
 impl Place {
-    /// Reads the URL that an option of pip has.
+    /// Parses the URL of a pip option.
     ///
     /// # Errors
-    /// If it is none of http or https.
+    /// If it is not an http or https URL.
     pub fn read(option: &str, url: &str) -> Result<Self, String> {
         let refused = || {
-            // Behind an `@` there is no password.
+            // The part after the last `@` has no password.
             let shown = url.rsplit('@').next().unwrap_or_default();
             format!(
-                "pip's `{option}` names `{shown}`, which is no URL of http or https and no directory: correct it in pip's \
+                "pip's `{option}` names `{shown}`, which is neither an http or https URL nor a directory: correct it in pip's \
                  configuration or with `--index-url`"
             )
         };
@@ -46,13 +46,13 @@ impl Place {
             None => (None, authority),
         };
         let place: Authority = place.parse().map_err(|_| refused())?;
-        // A password with a `/` or a `#` that is not escaped would be a part of the path.
+        // An unescaped `/` or `#` in a password would make the rest of it part of the path.
         if !path.chars().all(|c| c.is_ascii_graphic() && c != '@') {
             return Err(refused());
         }
         let user = user.map(|user| match user.split_once(':') {
             Some((name, password)) => format!("{}:{}", decoded(name), decoded(password)),
-            // A token alone stands for the user.
+            // A lone token is the user name.
             None => format!("{}:", decoded(user)),
         });
         Ok(Self {
@@ -64,7 +64,7 @@ impl Place {
     }
 }
 
-/// A part of a URL without its escapes.
+/// Decodes the percent-encoding of a part of a URL.
 fn decoded(text: &str) -> String {
     let mut bytes = Vec::new();
     let mut rest = text.as_bytes();
@@ -81,7 +81,7 @@ fn decoded(text: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// The URL of a file.
+/// Returns the file URL of a path.
 pub fn file_url(path: &Path) -> String {
     let mut url = "file://".to_owned();
     for &byte in path.as_os_str().as_bytes() {
@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_url_of_a_file_is_plain() {
+    fn file_url_is_percent_encoded() {
         let url = file_url(Path::new("/a b/é#%/c-1.0+cpu.whl"));
         assert_eq!(url, "file:///a%20b/%C3%A9%23%25/c-1.0+cpu.whl");
     }

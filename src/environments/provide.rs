@@ -1,4 +1,4 @@
-//! Installs what a policy needs before a sandbox is made.
+//! Installs the packages of a policy before a sandbox is built.
 
 use std::path::Path;
 
@@ -12,11 +12,11 @@ use crate::policy::{AddedPackages, MissingPackages, Policy, Requirement};
 use crate::sandbox::{ChosenInterpreter, Sandbox, SandboxBuilder};
 use crate::supervisor::Cancel;
 
-/// Makes the environment that a policy's `python.packages` need, if they are to be installed at the first use and are
-/// not yet. `cancel` ends it.
+/// Creates the environment for a policy's `python.packages`, if it is missing and the policy allows creating it at
+/// first use. `cancel` cancels it.
 ///
 /// # Errors
-/// If it cannot be made.
+/// If the environment cannot be created.
 pub fn provide(
     policy: &Policy,
     environment: &CallerEnvironment,
@@ -41,15 +41,14 @@ pub fn provide(
 }
 
 impl SandboxBuilder {
-    /// Starts the interpreter, enters its jail and preloads: some tens of milliseconds, and the
-    /// time that the preloaded packages take. Packages of the policy that are not installed yet are
-    /// installed first, if its `environments.create` says so.
+    /// Starts the interpreter, has it enter its jail and preload: some tens of milliseconds, plus the time that
+    /// preloading takes. Installs missing packages of the policy first, if it sets `environments.create`.
     ///
     /// # Errors
     ///
-    /// When the host cannot enforce the policy ([`ErrorKind::Host`](crate::ErrorKind::Host)), or
-    /// the interpreter cannot be used ([`ErrorKind::Interpreter`](crate::ErrorKind::Interpreter)).
-    /// The message is one sentence with the cause and the remedy. Nothing is left behind.
+    /// If the host cannot enforce the policy ([`ErrorKind::Host`](crate::ErrorKind::Host)), or if the interpreter
+    /// cannot be used ([`ErrorKind::Interpreter`](crate::ErrorKind::Interpreter)). The message is one sentence with the
+    /// cause and the remedy. Nothing is left behind.
     pub fn build(self) -> Result<Sandbox, Error> {
         if let Some(policy) = self.given_policy().filter(|policy| installs(policy)) {
             let cancel = Cancel::new().map_err(EnvironmentError::io(Path::new("eventfd")))?;
@@ -58,7 +57,7 @@ impl SandboxBuilder {
         self.build_provided()
     }
 
-    /// Builds a sandbox whose packages were [provided](provide).
+    /// Builds a sandbox whose packages have been [provided](provide).
     pub(crate) fn build_provided(self) -> Result<Sandbox, Error> {
         let adds = |policy: &Policy| policy.python.added_packages == AddedPackages::Shown;
         if self.given_policy().is_some_and(adds) {
@@ -69,13 +68,13 @@ impl SandboxBuilder {
     }
 }
 
-/// Whether a policy has packages that are to be installed at the first use.
+/// Returns whether a policy has packages that are installed at first use.
 fn installs(policy: &Policy) -> bool {
     let python = &policy.python;
     python.missing_packages == MissingPackages::Installed && !python.packages.is_empty()
 }
 
-/// Whether a policy has packages that are to be installed at the first use, and are not yet.
+/// Returns whether a policy has packages that are installed at first use and are still missing.
 pub fn is_missing(policy: &Policy, environment: &CallerEnvironment) -> bool {
     installs(policy) && ChosenInterpreter::of(policy, environment).is_err()
 }

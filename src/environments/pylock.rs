@@ -1,18 +1,18 @@
-//! Locks of other installers. Pure.
+//! Reads lock files of other installers. Pure.
 
 use super::requirement_line::requirement;
 
-/// The packages of a lock as lines of a requirements file.
+/// Converts the packages of a lock to lines of a requirements file.
 ///
 /// # Errors
-/// What it is not, why, and the remedy.
+/// A description of the expected format, the problem, and the remedy.
 pub fn locked_lines(text: &str) -> Result<Vec<String>, String> {
     let lock: toml::Table = text
         .parse()
-        .map_err(|error: toml::de::Error| no_lock(error.message()))?;
+        .map_err(|error: toml::de::Error| invalid_lock(error.message()))?;
     let version = lock.get("lock-version").and_then(toml::Value::as_str);
     if !version.is_some_and(|version| version.starts_with("1.")) {
-        return Err(no_lock("its `lock-version` is not 1.0"));
+        return Err(invalid_lock("its `lock-version` is not 1.0"));
     }
     let empty = Vec::new();
     let packages = lock
@@ -24,8 +24,9 @@ pub fn locked_lines(text: &str) -> Result<Vec<String>, String> {
 
 fn locked_line(package: &toml::Value) -> Result<String, String> {
     let text = |key: &str| package.get(key).and_then(toml::Value::as_str);
-    let name = text("name").ok_or_else(|| no_lock("a package has no name"))?;
-    let version = text("version").ok_or_else(|| no_lock(&format!("`{name}` has no version")))?;
+    let name = text("name").ok_or_else(|| invalid_lock("a package has no name"))?;
+    let version =
+        text("version").ok_or_else(|| invalid_lock(&format!("`{name}` has no version")))?;
     let marker = text("marker").map_or(String::new(), |marker| format!("; {marker}"));
     let wheels = package.get("wheels").and_then(toml::Value::as_array);
     let hashes = wheels
@@ -38,20 +39,20 @@ fn locked_line(package: &toml::Value) -> Result<String, String> {
     if hashes.is_empty() {
         let problem =
             format!("`{name}` has no wheel with a SHA-256, and only wheels are installed");
-        // As `env export` writes it for what was built here.
+        // `env export` writes this for a wheel that was built here.
         return Err(if package.get("sdist").is_some() {
             format!(
                 "lock of wheels ({problem}): build it from its source with `sandfork env create NAME {name}=={version} --allow-build`"
             )
         } else {
-            no_lock(&problem)
+            invalid_lock(&problem)
         });
     }
     let line = format!("{name}=={version}{marker}{}", hashes.concat());
-    requirement(&line).map_err(|problem| no_lock(&problem))
+    requirement(&line).map_err(|problem| invalid_lock(&problem))
 }
 
-fn no_lock(problem: &str) -> String {
+fn invalid_lock(problem: &str) -> String {
     format!(
         "pylock.toml ({problem}): lock with `sandfork env export NAME`, `pip lock` or `uv export --format pylock.toml`"
     )
@@ -62,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lock_names_each_wheel_by_its_hash() {
+    fn lock_is_read_as_hashed_requirements() {
         let text = "lock-version = \"1.0\"\n[[packages]]\nname = \"six\"\nversion = \"1.16.0\"\n\
             [[packages.wheels]]\nurl = \"https://x/six.whl\"\nhashes = { sha256 = \"00\" }\n\
             [[packages.wheels]]\nurl = \"https://x/other.whl\"\nhashes = { sha256 = \"11\" }\n";

@@ -1,22 +1,22 @@
-//! The lines of requirements files. Pure.
+//! Parses lines of requirements files. Pure.
 
 use crate::policy::Requirement;
 
-/// Whether a requirement names the hashes that its file may have.
+/// Returns whether a requirement lists hashes for its file.
 pub fn has_hash(line: &str) -> bool {
     line.contains(" --hash=")
 }
 
-/// What the lines of a file are for.
+/// How the lines of a file are used.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Purpose {
-    /// Packages that it is to have.
+    /// As required packages.
     Require,
-    /// Bounds of versions.
+    /// As version constraints.
     Constrain,
 }
 
-/// The file that a line includes.
+/// Returns the file that a line includes.
 pub fn include(line: &str, purpose: Purpose) -> Option<(Purpose, &str)> {
     let behind = |flags: [&str; 2]| {
         flags.iter().find_map(|flag| {
@@ -28,7 +28,7 @@ pub fn include(line: &str, purpose: Purpose) -> Option<(Purpose, &str)> {
     required.or_else(|| behind(["-c", "--constraint"]).map(|file| (Purpose::Constrain, file)))
 }
 
-/// The name and the value of a line with an option.
+/// Splits a line with an option into its name and value.
 pub fn option_of(line: &str) -> (&str, &str) {
     match line.find(['=', ' ', '\t']) {
         Some(end) => (&line[..end], line[end + 1..].trim()),
@@ -36,17 +36,17 @@ pub fn option_of(line: &str) -> (&str, &str) {
     }
 }
 
-/// The directory of packages that a line names. Others are on the network.
+/// Returns the local package directory that a line names. Other `--find-links` are on the network.
 pub fn local_links(line: &str) -> Option<&str> {
     let (name, value) = option_of(line);
     let is_local = !value.contains("://") || value.starts_with("file://");
     (matches!(name, "-f" | "--find-links") && is_local && !value.is_empty()).then_some(value)
 }
 
-/// A line with a package: its requirement, and the hashes that its file may have.
+/// Parses a line with a package into its requirement and the hashes for its file.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The problem with the line.
 pub fn requirement(line: &str) -> Result<String, String> {
     let mut parts = line.split(" --");
     let requirement: Requirement = parts.next().unwrap_or_default().parse()?;
@@ -69,7 +69,7 @@ pub fn requirement(line: &str) -> Result<String, String> {
             }
             None => {
                 return Err(format!(
-                    "`--{}` is no hash (`--hash=sha256:...`): remove it",
+                    "`--{}` is not a hash (`--hash=sha256:...`): remove it",
                     option.trim()
                 ));
             }
@@ -78,10 +78,10 @@ pub fn requirement(line: &str) -> Result<String, String> {
     Ok(text)
 }
 
-/// The lines without comments, those that go on joined, with the number of their first.
+/// Returns the lines without comments, with continuation lines joined, each with its first line number.
 pub fn logical_lines(text: &str) -> Vec<(usize, String)> {
     let mut lines: Vec<(usize, String)> = Vec::new();
-    let mut goes_on = false;
+    let mut continues = false;
     for (index, line) in text.trim_start_matches('\u{feff}').lines().enumerate() {
         let line = line.trim();
         let comment = line.find(" #").or_else(|| line.find("\t#"));
@@ -94,14 +94,14 @@ pub fn logical_lines(text: &str) -> Vec<(usize, String)> {
             Some(line) => (line, true),
             None => (line, false),
         };
-        match lines.last_mut().filter(|_| goes_on) {
+        match lines.last_mut().filter(|_| continues) {
             Some((_, begun)) => {
                 begun.push(' ');
                 begun.push_str(line.trim());
             }
             None => lines.push((index + 1, line.trim().to_owned())),
         }
-        goes_on = more;
+        continues = more;
     }
     lines.retain(|(_, line)| !line.is_empty());
     lines

@@ -1,4 +1,4 @@
-//! What an environment is to have: packages, the lines of a requirements file, or a lock.
+//! Collects what an environment should contain: packages, the lines of requirements files, or a lock.
 
 use std::fs::File;
 use std::path::Path;
@@ -12,30 +12,30 @@ use super::requirement_line::{
 use crate::host::{PipConfig, whole_text};
 use crate::policy::Requirement;
 
-/// One file may include this many files, and each may have this many MiB. Real projects stay far below both.
+/// The limits of included files: their number, and the size of each in MiB. Real projects stay far below both.
 const MOST_FILES: usize = 64;
 const MOST_MIB: u64 = 4;
 
-/// The option that refuses a package whose hash is not named.
+/// The option that rejects packages without a hash.
 const REQUIRE_HASHES: &str = "--require-hashes";
 
-/// What was asked for.
+/// The requested packages and settings.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Wanted {
-    /// Lines of a requirements file, without includes and options of an index.
+    /// Requirement lines, without includes and index options.
     pub lines: Vec<String>,
-    /// Lines that only bound versions.
+    /// Lines that only constrain versions.
     pub constraints: Vec<String>,
-    /// Options of pip.
+    /// Options for pip.
     pub options: Vec<String>,
-    /// Settings of the index that the files have.
+    /// Index settings from the files.
     pub settings: Vec<(&'static str, String)>,
-    /// Directories of packages that the files name.
+    /// Package directories that the files name.
     pub links: Vec<Links>,
 }
 
 impl Wanted {
-    /// These packages.
+    /// Requests these packages.
     pub fn packages(packages: &[Requirement]) -> Self {
         Self {
             lines: packages.iter().map(ToString::to_string).collect(),
@@ -46,7 +46,7 @@ impl Wanted {
     /// Adds a requirements file, and those that it includes.
     ///
     /// # Errors
-    /// If a file cannot be read, or asks for what is not installed in a sandbox.
+    /// If a file cannot be read, or requests something that cannot be installed in a sandbox.
     pub fn add_file(&mut self, path: &Path) -> Result<(), EnvironmentError> {
         let mut files = 0;
         self.follow(path, Purpose::Require, &mut files)?;
@@ -116,20 +116,20 @@ impl Wanted {
                 return Err("an editable project cannot be installed in a sandbox: show it to guests with `python.path`".to_owned());
             }
             "--no-binary" => return Err("source distributions run code when they are built, so only wheels are installed: remove `--no-binary`".to_owned()),
-            other => return Err(format!("the option `{other}` is not followed: remove it")),
+            other => return Err(format!("the option `{other}` is not supported: remove it")),
         };
         let value = if value.is_empty() { "true" } else { value };
         self.settings.push((setting, value.to_owned()));
         Ok(())
     }
 
-    /// The packages of a `pylock.toml` (PEP 751), with their hashes.
+    /// Requests the packages of a `pylock.toml` (PEP 751), with their hashes.
     ///
     /// # Errors
-    /// If it is none, or has a package without a wheel.
+    /// If the file is invalid, or has a package without a wheel.
     pub fn of_lock(path: &Path) -> Result<Self, EnvironmentError> {
         let lines = locked_lines(&read(path)?).map_err(|problem| {
-            EnvironmentError::Request(format!("{} is no {problem}", path.display()))
+            EnvironmentError::Request(format!("{} is not a valid {problem}", path.display()))
         })?;
         Ok(Self {
             lines,
@@ -138,12 +138,12 @@ impl Wanted {
         })
     }
 
-    /// Whether files are taken by their hashes.
+    /// Returns whether any requirement lists hashes.
     pub fn has_hashes(&self) -> bool {
         self.lines.iter().any(|line| has_hash(line))
     }
 
-    /// All of it, a line each, to compare.
+    /// Returns everything as sorted lines, for comparison.
     pub fn as_lines(&self) -> Vec<String> {
         let bounds = self.constraints.iter().map(|line| format!("-c {line}"));
         let mut lines: Vec<String> = self.lines.iter().cloned().chain(bounds).collect();
@@ -152,7 +152,7 @@ impl Wanted {
         lines
     }
 
-    /// Adds the settings that the files have to those of pip's configuration.
+    /// Adds the files' settings to pip's configuration.
     pub fn configure(&self, config: &mut PipConfig) {
         for (option, value) in &self.settings {
             match *option {
@@ -168,7 +168,7 @@ fn read(path: &Path) -> Result<String, EnvironmentError> {
     text.map_err(|cause| EnvironmentError::Request(format!("{}: {cause}", path.display())))
 }
 
-/// A line that cannot be followed: what is wrong, and the remedy.
+/// The error for a line: its location, the problem, and the remedy.
 pub fn in_line(path: &Path, line: usize, problem: &str) -> EnvironmentError {
     EnvironmentError::Request(format!("{}:{line}: {problem}", path.display()))
 }
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn files_include_others_and_name_an_index() {
+    fn includes_and_index_options_are_followed() {
         let wanted = of(&[
             ("all.txt", "# all\n-r more.txt\n-c bounds.txt\n--index-url https://i.example/simple\npandas == 2.* # new\n\n"),
             ("more.txt", "six==1.16.0 \\\n    --hash=sha256:00 \\\n    --hash=sha256:11\n"),
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_requires_hashes_has_one_for_each_package() {
+    fn require_hashes_rejects_unhashed_packages() {
         let hashed = "--require-hashes\nsix==1.16.0 --hash=sha256:00\n";
         let wanted = of(&[("a.txt", hashed)]).expect("it is read");
         assert_eq!(wanted.options, ["--require-hashes"]);
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_too_long_is_not_cut() {
+    fn overlong_file_is_rejected() {
         let text = format!("six\n#{}\n", "x".repeat((4 << 20) - 6));
         assert!(of(&[("a.txt", &text)]).is_ok());
         let longer = of(&[("a.txt", &format!("{text}attrs"))]);
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_installed_in_a_sandbox_is_refused_with_its_line() {
+    fn unsupported_lines_are_rejected_with_their_number() {
         for (text, told) in [
             (
                 "\n-e .\n",
@@ -249,11 +249,11 @@ mod tests {
             ),
             (
                 "--config-settings=x\n",
-                "a.txt:1: the option `--config-settings` is not followed: remove it",
+                "a.txt:1: the option `--config-settings` is not supported: remove it",
             ),
             (
                 "six --global-option=x\n",
-                "a.txt:1: `--global-option=x` is no hash (`--hash=sha256:...`): remove it",
+                "a.txt:1: `--global-option=x` is not a hash (`--hash=sha256:...`): remove it",
             ),
             (
                 "-r a.txt\n",

@@ -1,4 +1,4 @@
-//! Which program chooses the wheels of an environment: uv where there is one, and pip otherwise.
+//! Chooses the program that resolves packages: uv if there is one that can be used, otherwise pip.
 
 use std::fs::File;
 use std::io::Read;
@@ -11,22 +11,22 @@ use super::explain::plain;
 use super::jail::Builds;
 use crate::host::CallerEnvironment;
 
-/// The caller's variable that names a uv in place of the one on `PATH`. An empty one stands for pip.
+/// The caller's variable that names a uv in place of the one on `PATH`. An empty value selects pip.
 const VARIABLE: &str = "SANDFORK_UV";
 
-/// The first release whose locks have only wheels that fit the interpreter.
+/// The first release whose locks contain only wheels that fit the interpreter.
 const OLDEST: [u32; 2] = [0, 10];
 
 /// A uv of the host.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Uv {
-    /// Its program, without symbolic links: a sandbox shows it at this path.
+    /// The program, without symbolic links: a sandbox shows it at this path.
     pub program: PathBuf,
-    /// What it says of its version.
+    /// The version that it reports.
     version: String,
 }
 
-/// The program that chooses wheels.
+/// The program that resolves packages.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Resolver {
     /// The interpreter's pip.
@@ -36,8 +36,8 @@ pub enum Resolver {
 }
 
 impl Resolver {
-    /// uv, if the caller has one and it can do what is asked for. pip alone takes wheels by hashes that are asked for,
-    /// builds, and adds to packages of directories that uv does not look at, such as those of Debian.
+    /// Chooses uv, if the caller has one and it supports the request. Only pip installs by requested hashes, builds
+    /// source distributions, and adds to packages in directories that uv ignores, such as Debian's.
     ///
     /// # Errors
     /// If the caller names a uv that cannot be used.
@@ -63,7 +63,7 @@ impl Resolver {
         Ok(found.map_or(Self::Pip, Self::Uv))
     }
 
-    /// Its name for people.
+    /// Returns the name for messages.
     pub fn name(&self) -> &str {
         match self {
             Self::Pip => "pip",
@@ -72,7 +72,7 @@ impl Resolver {
     }
 }
 
-/// The first uv that can be used. Launchers that choose another program, and old releases, are passed over.
+/// Returns the first usable uv on a path. Launcher scripts and old releases are skipped.
 fn on_path(path: &str) -> Option<Uv> {
     let places = path.split(':').map(Path::new);
     places
@@ -81,10 +81,10 @@ fn on_path(path: &str) -> Option<Uv> {
 }
 
 impl Uv {
-    /// Asks a program which uv it is.
+    /// Examines a program.
     ///
     /// # Errors
-    /// Why it is none that can be used.
+    /// The reason why it is not a usable uv.
     fn at(path: &Path) -> Result<Self, String> {
         let program = path.canonicalize().map_err(|error| error.to_string())?;
         let mut magic = [0; 4];
@@ -100,9 +100,9 @@ impl Uv {
         let said = String::from_utf8_lossy(&said);
         let said = plain(said.lines().next().unwrap_or_default());
         match numbers(&said) {
-            None => Err(format!("it is no uv, and says \"{said}\"")),
+            None => Err(format!("it is not uv, and says \"{said}\"")),
             Some(numbers) if numbers < OLDEST => Err(format!("it is {said}")),
-            // Behind it stand its commit and its platform.
+            // Drop the commit and the platform after the version.
             Some(_) => Ok(Self {
                 program,
                 version: said.split(' ').take(2).collect::<Vec<_>>().join(" "),
@@ -111,7 +111,7 @@ impl Uv {
     }
 }
 
-/// The version that a uv says it has.
+/// Parses the major and minor version that uv reports.
 fn numbers(said: &str) -> Option<[u32; 2]> {
     let version = said.strip_prefix("uv ")?.split(' ').next()?;
     let mut parts = version.split('.').map(str::parse);
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn versions_are_read() {
+    fn uv_versions_are_parsed() {
         assert_eq!(
             numbers("uv 0.13.9 (x86_64-unknown-linux-gnu)"),
             Some([0, 13])
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_uv_is_passed_over_on_the_path_and_refused_by_its_name() {
+    fn unusable_uv_is_skipped_on_path_and_rejected_by_name() {
         let dir = tempfile::tempdir().expect("a directory");
         let place = |name: &str| {
             let place = dir.path().join(name);
@@ -194,7 +194,7 @@ mod tests {
                  or leave it empty for pip"
             )
         );
-        // What it could do only otherwise, it is not asked.
+        // Requests that only pip supports do not look for uv.
         for creation in [
             creation(Layer::Added, Builds::Refused, &["six"]),
             creation(Layer::Whole, Builds::Allowed, &["six"]),

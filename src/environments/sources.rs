@@ -1,4 +1,4 @@
-//! Where the packages of an environment come from: the caller's own configuration, and what requirements files add.
+//! Combines the sources of an environment's packages: the caller's own configuration, and what requirements files add.
 
 use std::path::PathBuf;
 
@@ -8,18 +8,19 @@ use super::index::Access;
 use crate::host::{CallerEnvironment, Interpreter, PipConfig, pip_config};
 use crate::policy::SourcesDigest;
 
-/// Where packages come from.
+/// The sources of packages.
 pub struct Sources {
-    /// What pip and uv are configured with.
+    /// The configuration of pip and uv.
     configured: PipConfig,
-    /// What the caller says: the configuration, and the options of the command.
+    /// The caller's settings: the configuration, and the options of the command.
     own: PipConfig,
-    /// All of it: what requirements files say too.
+    /// All settings, including those of requirements files.
     all: PipConfig,
 }
 
 impl Sources {
-    /// The configuration of uv and of pip, the files' own settings, then the command's.
+    /// Combines, in ascending precedence, the configuration of uv and pip, the files' settings, and the command's
+    /// options.
     pub fn of(
         creation: &Creation,
         environment: &CallerEnvironment,
@@ -39,12 +40,13 @@ impl Sources {
         }
     }
 
-    /// What names an environment of packages: a policy has no options of a command.
+    /// Returns the digest that is part of a derived name. It covers the configuration only, because a policy has no
+    /// command options.
     pub fn name(&self) -> Option<SourcesDigest> {
         self.configured.sources()
     }
 
-    /// What an environment has to be made from to be the one that is asked for. Where there are hashes, they decide.
+    /// Returns the digest that an existing environment must match. If there are hashes, they alone decide.
     pub fn digest(&self, creation: &Creation) -> Option<SourcesDigest> {
         if creation.wanted.has_hashes() {
             return None;
@@ -59,10 +61,10 @@ impl Sources {
         all.sources()
     }
 
-    /// How they are reached.
+    /// Returns how a sandbox reaches the sources.
     ///
     /// # Errors
-    /// If a setting cannot be followed.
+    /// If a setting is invalid or unsupported.
     pub fn access(
         &self,
         creation: &Creation,
@@ -72,7 +74,7 @@ impl Sources {
         let access = Access::new(&self.all, &self.own, variable, &creation.allowed);
         let mut access = access.map_err(EnvironmentError::Request)?;
         for links in &creation.wanted.links {
-            // Where the caller's own configuration has it, all of it is shown.
+            // A directory that the caller's own configuration names is shown as a whole.
             if !links.is_among(&access.directories) {
                 let files = links.distributions(creation.builds)?;
                 access.add_links(&links.directory, files);

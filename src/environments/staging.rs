@@ -1,4 +1,4 @@
-//! Where environments and names are made before they are moved to their place.
+//! Prepares environments and names before they are moved into place.
 
 use std::fs::{self, DirBuilder, File, Permissions};
 use std::io;
@@ -13,14 +13,14 @@ use crate::host::{EnvironmentStore, NamedEnvironment, Patience, Sharing};
 use crate::policy::EnvironmentName;
 use crate::supervisor::Cancel;
 
-/// How often a lock that another process holds is tried again.
+/// The interval at which a lock that another process holds is tried again.
 const RETRY: Duration = Duration::from_millis(50);
 
-/// Takes a lock as soon as no other process holds it. One that makes an environment may hold it for an hour: `cancel`
-/// ends the wait, which it could not in the kernel.
+/// Waits for an exclusive lock. A process that creates an environment may hold it for an hour. Polls, because `cancel`
+/// could not end a wait in the kernel.
 ///
 /// # Errors
-/// If it is cancelled, or the lock cannot be taken.
+/// If it is cancelled, or if the lock cannot be taken.
 pub fn lock_when_free(
     store: &EnvironmentStore,
     subject: &str,
@@ -37,19 +37,19 @@ pub fn lock_when_free(
     }
 }
 
-/// A directory in which an environment is made. Dropping it removes it.
+/// A directory in which an environment is created. Dropping it removes the directory.
 pub struct Staging {
-    /// Where it is.
+    /// The directory's path.
     pub path: PathBuf,
-    // Says that this process is at it. One without a process is removed by the next.
+    // Marks the directory as in use. A later process removes directories that are not.
     _lock: Option<File>,
 }
 
 impl Staging {
-    /// Begins one for an environment.
+    /// Creates the staging directory of an environment.
     ///
     /// # Errors
-    /// If it cannot be made.
+    /// If it cannot be created.
     pub fn begin(store: &EnvironmentStore, key: &str) -> Result<Self, EnvironmentError> {
         let name = format!("{key}.{}", std::process::id());
         let lock = store.lock(&name, Sharing::Alone, Patience::Waits)?;
@@ -62,12 +62,12 @@ impl Staging {
 
 impl Drop for Staging {
     fn drop(&mut self) {
-        // Once it is moved, there is nothing. What cannot be removed is removed by the next.
+        // Removes nothing if the directory was moved. If this fails, a later process removes it.
         _ = remove_tree(&self.path);
     }
 }
 
-/// Writes a name at one moment: another process finds the old one or the new one.
+/// Writes a name atomically: another process finds the old or the new one.
 ///
 /// # Errors
 /// If it cannot be written.
@@ -79,7 +79,7 @@ pub fn write_name(
     let path = store.name_file(name);
     let new = store.staging().join(format!("{name}.name"));
     let text = serde_json::to_string_pretty(named).map_err(io::Error::from);
-    // Without it, another process would take the file for a left one.
+    // Without the lock, another process would remove the file as a leftover.
     let _lock = store.lock(&format!("{name}.name"), Sharing::Alone, Patience::Waits)?;
     let write = || {
         let text = text?;
@@ -100,7 +100,7 @@ mod tests {
     use crate::host::CallerEnvironment;
 
     #[test]
-    fn a_wait_for_another_process_can_be_cancelled() {
+    fn waiting_for_a_lock_can_be_cancelled() {
         let data = tempfile::tempdir().unwrap();
         let environment = CallerEnvironment::current()
             .changed_by([("XDG_DATA_HOME", Some(data.path().to_str().unwrap()))]);
@@ -112,7 +112,7 @@ mod tests {
         let waited = lock_when_free(&store, "name x", &cancel);
         assert!(matches!(waited, Err(EnvironmentError::Interrupted)));
         drop(held);
-        // A process that another test forks may still hold it for a moment.
+        // A child process of another test may inherit the lock for a moment.
         let other = Cancel::new().unwrap();
         assert!(lock_when_free(&store, "name x", &other).is_ok());
     }

@@ -1,38 +1,38 @@
-//! Which of several wheels of a package fits an interpreter best, by their names. Pure.
+//! Ranks the wheels of a package by how well they fit an interpreter, by their file names. Pure.
 //!
-//! An installer prefers the wheel that is made for most exactly this interpreter and machine (PEP 425).
+//! An installer prefers the wheel that is most specific to this interpreter and machine (PEP 425).
 
 use super::lock::file_of;
 
-/// How exactly a wheel is made for one interpreter and machine. The greatest is the best.
+/// How specific a wheel is to one interpreter and machine. The greatest value is the best.
 #[derive(Clone, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
 pub struct Fit {
     kind: Exactness,
-    /// The interpreter's version: `(3, 11)` of `cp311`.
+    /// The interpreter's version, such as `(3, 11)` for `cp311`.
     python: (u32, u32),
-    /// The C library's version: `(2, 28)` of `manylinux_2_28`.
+    /// The C library's version, such as `(2, 28)` for `manylinux_2_28`.
     libc: (u32, u32),
-    /// The build number, `0` if the name has none.
+    /// The build number; 0 if the name has none.
     build: u32,
 }
 
-/// In ascending order.
+/// The specificity of a wheel, in ascending order.
 #[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
 enum Exactness {
-    /// No wheel's name.
+    /// Not a wheel's file name.
     #[default]
     Unknown,
-    /// For every machine.
+    /// Any machine.
     AnyMachine,
-    /// For this machine, without an interface of the interpreter.
+    /// This machine, without an interpreter ABI.
     Machine,
-    /// By the interface that later interpreters keep.
+    /// The stable ABI.
     StableInterface,
-    /// By the interface of this interpreter.
+    /// The ABI of this interpreter.
     Interface,
 }
 
-/// The fit of the wheel at a URL, given that it fits at all.
+/// Ranks the wheel at a URL, which must be compatible.
 pub fn fit(url: &str) -> Fit {
     let file = file_of(url);
     let parts: Vec<&str> = file.strip_suffix(".whl").unwrap_or("").split('-').collect();
@@ -64,7 +64,7 @@ pub fn fit(url: &str) -> Fit {
     }
 }
 
-/// The version of the C library that a platform tag asks for (PEP 600, PEP 656).
+/// Returns the version of the C library that a platform tag requires (PEP 600, PEP 656).
 fn libc(tag: &str) -> (u32, u32) {
     let older = [
         ("manylinux1_", (2, 5)),
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_exact_wheel_is_before_a_general_one() {
+    fn specific_wheels_rank_above_general_ones() {
         let best_first = [
             "cp311-cp311-manylinux_2_28_x86_64",
             "cp311-cp311-manylinux1_x86_64.manylinux_2_17_x86_64.manylinux2014_x86_64",

@@ -1,4 +1,4 @@
-//! Writes the files of wheels. Their names and contents come out of a sandbox, and are taken for hostile.
+//! Writes the files of wheels. Their names and contents come out of a sandbox, and are treated as hostile.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Write};
@@ -9,41 +9,42 @@ use crate::host::DESCRIPTION;
 use crate::plan::is_deceptive;
 use sandfork_jail::sys::write_signals;
 
-/// The most bytes and files of an environment, directories among them. The largest that people make, with torch and CUDA, has half as many.
+/// The maximum size of an environment in bytes, and its maximum number of files and directories. The largest real ones,
+/// with torch and CUDA, have half as many.
 pub const MOST_BYTES: u64 = 16 << 30;
 const MOST_FILES: u64 = 400_000;
 
-/// The longest path and name, and the most directories above a file.
+/// The maximum length of a path and of a name, and the maximum number of path components.
 const LONGEST_PATH: usize = 1024;
 const LONGEST_NAME: usize = 255;
 const MOST_PARTS: usize = 48;
 
-/// What an environment has of its own.
+/// The files that an environment itself creates.
 const OWN: [&str; 4] = ["pyvenv.cfg", "lib64", DESCRIPTION, "bin/python"];
 
-/// Why a file is not written.
+/// The reason why a file is not written.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
     /// The installer may not write it.
     #[error("{0}")]
     Refused(String),
-    /// The kernel refused.
+    /// A system call failed.
     #[error("{path}: {cause}", path = path.display())]
     Io {
-        /// The file.
+        /// The file's path.
         path: PathBuf,
-        /// The kernel's error.
+        /// The error of the system call.
         cause: io::Error,
     },
 }
 
 impl FileError {
-    /// The parts of a file do not follow each other.
+    /// The error for parts of a file that are not consecutive.
     pub fn order(what: &str) -> Self {
         Self::Refused(format!("the installer sent `{what}` in the wrong order"))
     }
 
-    /// There are too many files, or they are too large.
+    /// The error for too many or too large files.
     fn too_large() -> Self {
         let most = MOST_BYTES >> 30;
         Self::Refused(format!(
@@ -52,16 +53,16 @@ impl FileError {
     }
 }
 
-/// Whether a file is a program.
+/// Whether a file is executable.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum FileMode {
-    /// Data or code that is read.
+    /// Not executable.
     Plain,
-    /// Something that is run.
+    /// Executable.
     Program,
 }
 
-/// A directory that is filled with files. No other process writes to it, and there is no link in it yet.
+/// A directory that is filled with files. No other process writes to it, and it contains no links yet.
 #[derive(Debug)]
 pub struct Tree {
     root: PathBuf,
@@ -71,7 +72,7 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// Fills an empty directory.
+    /// Starts with an empty directory.
     pub fn new(root: PathBuf) -> Self {
         Self {
             root,
@@ -81,15 +82,15 @@ impl Tree {
         }
     }
 
-    /// How much there is.
+    /// Returns the number of bytes written.
     pub const fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Writes a part of a file. Each file comes whole before the next one.
+    /// Writes a part of a file. A file must be complete before the next file begins.
     ///
     /// # Errors
-    /// If the path is not one of an environment, or there is too much.
+    /// If the path is not allowed in an environment, or if there are too many bytes or files.
     pub fn write(
         &mut self,
         path: &str,
@@ -120,7 +121,7 @@ impl Tree {
     fn begin(&mut self, path: &str, mode: FileMode) -> Result<(), FileError> {
         check(path)?;
         let target = self.root.join(path);
-        // A directory takes as much of the host's disk as a file, and a path may lead through many.
+        // A directory takes as much disk space as a file, and a path may have many.
         let above = target.ancestors().skip(1);
         let new = above.take_while(|directory| !directory.exists()).count();
         self.files += 1 + new as u64;
@@ -132,7 +133,7 @@ impl Tree {
             cause,
         };
         fs::create_dir_all(target.parent().unwrap_or(&self.root)).map_err(io)?;
-        // Packages share files such as `__init__.py` of a namespace. The last one stays, as with pip.
+        // Packages share files such as a namespace's `__init__.py`. The last one wins, as with pip.
         match fs::remove_file(&target) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(io(error)),
             _ => {}
@@ -147,7 +148,7 @@ impl Tree {
             .mode(bits)
             .open(&target);
         let file = file.map_err(io)?;
-        // The caller's umask is for files of its own.
+        // The caller's umask does not apply here.
         file.set_permissions(Permissions::from_mode(bits))
             .map_err(io)?;
         self.open = Some((path.to_owned(), file, 0));
@@ -155,10 +156,10 @@ impl Tree {
     }
 }
 
-/// Whether a file of a wheel may have this path in an environment.
+/// Checks whether a file of a wheel may have this path in an environment.
 ///
 /// # Errors
-/// Why it may not.
+/// The reason why it may not.
 pub fn check(path: &str) -> Result<(), FileError> {
     let refused = |problem| {
         let shown = shown(path);
@@ -186,12 +187,12 @@ pub fn check(path: &str) -> Result<(), FileError> {
         .strip_prefix("bin/python")
         .is_some_and(|rest| rest.chars().all(|c| c.is_ascii_digit() || c == '.'));
     if is_own || is_interpreter {
-        return refused("which every environment has of its own");
+        return refused("which every environment creates itself");
     }
     Ok(())
 }
 
-/// A path for a message.
+/// Formats a path for a message.
 fn shown(path: &str) -> String {
     path.chars()
         .map(|c| if is_deceptive(c) { '\u{fffd}' } else { c })
@@ -199,7 +200,7 @@ fn shown(path: &str) -> String {
         .collect()
 }
 
-/// Takes the right to write to the directories of a tree, or gives it back to remove them.
+/// Sets the mode of all directories of a tree, to make them read-only, or writable for removal.
 pub fn set_directories(root: &Path, bits: u32) -> io::Result<()> {
     fs::set_permissions(root, Permissions::from_mode(bits))?;
     for entry in fs::read_dir(root)? {
@@ -218,7 +219,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_paths_in_the_environment_are_written() {
+    fn paths_outside_the_environment_are_rejected() {
         let dir = tempfile::tempdir().unwrap();
         let mut tree = Tree::new(dir.path().join("env"));
         for path in [
@@ -276,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_comes_in_parts_and_whole() {
+    fn parts_of_a_file_must_be_consecutive() {
         let dir = tempfile::tempdir().unwrap();
         let mut tree = Tree::new(dir.path().to_owned());
         tree.write("bin/a", FileMode::Program, 0, b"one").unwrap();
@@ -293,10 +294,10 @@ mod tests {
                 & 0o7777
         };
         assert_eq!((mode("bin/a"), mode("b")), (0o555, 0o444));
-        // The last wheel's file stays.
+        // The last wheel's file wins.
         tree.write("bin/a", FileMode::Plain, 0, b"new").unwrap();
         assert_eq!(fs::read(dir.path().join("bin/a")).unwrap(), b"new");
-        // A file where another wheel has a directory is an error and no replacement.
+        // A file must not replace another wheel's directory.
         assert!(tree.write("bin", FileMode::Plain, 0, b"").is_err());
         assert!(tree.write("b/c", FileMode::Plain, 0, b"").is_err());
     }

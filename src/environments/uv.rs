@@ -15,17 +15,17 @@ use super::tags::fit;
 /// The program that finds wheels.
 const RESOLVE: &str = include_str!("guest/uv.py");
 
-/// The longest lock: a kilobyte for each package is more than they have.
+/// The maximum length of a lock in bytes: a kilobyte per package is more than real locks have.
 const LONGEST_LOCK: usize = MOST_PACKAGES << 10;
 
-/// What uv's side answers.
+/// The answer of the guest program.
 #[derive(Deserialize)]
 struct Answer {
     said: Option<String>,
     lock: Option<String>,
 }
 
-/// A `pylock.toml`, as far as it says where wheels are.
+/// The part of a `pylock.toml` that locates wheels.
 #[derive(Deserialize)]
 struct Pylock {
     #[serde(default)]
@@ -55,10 +55,10 @@ struct Hashes {
 }
 
 impl InstallJail {
-    /// Finds the wheels for what is wanted, by uv.
+    /// Finds the requested wheels with uv.
     ///
     /// # Errors
-    /// If uv finds none.
+    /// If uv finds no set of wheels.
     pub(super) fn resolve_by_uv(
         &self,
         uv: &Uv,
@@ -83,7 +83,7 @@ impl InstallJail {
     }
 }
 
-/// Options of pip as uv has them. They have the same names, but uv ends for a directory that is not there.
+/// Converts pip's options to uv's. The names are the same, but uv fails if a directory does not exist.
 fn options(of_pip: &[String]) -> Vec<String> {
     let mut options = Vec::new();
     let mut rest = of_pip.iter();
@@ -104,18 +104,18 @@ fn options(of_pip: &[String]) -> Vec<String> {
     options
 }
 
-/// The wheels of a lock that uv has written, or that code which took its place has.
+/// Parses the wheels of a lock, which uv or code in its place has written.
 fn locked_wheels(text: &str) -> Result<Vec<LockedWheel>, String> {
     if text.len() > LONGEST_LOCK {
         return Err(too_many());
     }
     let lock: Pylock = toml::from_str(text).map_err(|error| {
         let problem = plain(error.message());
-        format!("what chose the wheels has written no lock ({problem})")
+        format!("the resolver did not write a lock ({problem})")
     })?;
     let wheels = lock.packages.into_iter().map(|package| {
         let wrong = |what: &str| wrong(&plain(&package.name), what);
-        // uv lists each wheel that fits the interpreter.
+        // uv lists every wheel that fits the interpreter.
         let fit = |wheel: &&File| fit(wheel.url.as_deref().unwrap_or_default());
         let wheel = package.wheels.iter().max_by_key(fit);
         let wheel = wheel.ok_or_else(|| wrong("no wheel"))?;
@@ -135,13 +135,13 @@ fn locked_wheels(text: &str) -> Result<Vec<LockedWheel>, String> {
     wheels.collect()
 }
 
-/// Why uv found no wheels: what it says at its end, and the remedy of this command.
+/// Explains why uv found no wheels, from its last messages, and adds this command's remedy.
 fn cause(said: &str) -> String {
     let lines = said.lines().map(str::trim);
     let lines: Vec<&str> = lines
         .map(|line| line.strip_prefix("error: ").unwrap_or(line))
         .map(|line| line.strip_prefix("cause: ").unwrap_or(line))
-        // What follows says it too.
+        // The following lines repeat this one.
         .filter(|line| !line.is_empty() && !line.starts_with("No solution found when"))
         .collect();
     let remedy = if said.contains("building from source is disabled") {
@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lock_of_uv_names_wheels() {
+    fn uv_lock_is_parsed() {
         let text = "lock-version = \"1.0\"\ncreated-by = \"uv\"\n[[packages]]\nname = \"shapes\"\nversion = \"2.0\"\n\
             wheels = [{ url = \"https://i.example/shapes-2.0-py3-none-any.whl\", upload-time = 2026-05-18T23:33:29Z, size = 7, \
             hashes = { sha256 = \"00\" } }]\n";
@@ -194,7 +194,7 @@ mod tests {
             (
                 "[[packages]]",
                 "[[packages]",
-                "what chose the wheels has written no lock (",
+                "the resolver did not write a lock (",
             ),
         ] {
             let said = refused(&text.replacen(of, to, 1));
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn the_wheel_that_fits_best_is_taken() {
+    fn most_specific_wheel_is_chosen() {
         let of = |tags: &str| {
             format!(
                 "{{ url = \"https://i.example/shapes-2.0-{tags}.whl\", hashes = {{ sha256 = \"00\" }} }}"
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn what_uv_says_is_one_line_with_a_remedy() {
+    fn uv_message_becomes_one_line_with_a_remedy() {
         let said = "error: No solution found when resolving dependencies\n  cause: Because source==1.0 has no usable wheels\n         \
             And because you require it\n\nhint: Wheels are required for `source` because building from source is disabled\n";
         assert_eq!(
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_is_not_there_is_left_out() {
+    fn missing_directory_is_left_out() {
         let pip = |options: &[&str]| -> Vec<String> {
             options.iter().map(|it| (*it).to_owned()).collect()
         };

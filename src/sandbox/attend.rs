@@ -312,7 +312,7 @@ impl Sandbox {
             cells: None,
             enforced: enforced.clone(),
             policy: self.policy().clone(),
-            can_install: self.to_add_packages().is_some(),
+            can_install: self.package_addition().is_some(),
             python: self.python(),
             limits: self.limits_by_key(),
         }

@@ -272,7 +272,7 @@ impl Sandbox {
     }
 
     /// Returns the interpreter and the caller's environment for adding packages to sessions, if the policy allows that.
-    pub(crate) fn to_add_packages(&self) -> Option<(&Path, &CallerEnvironment)> {
+    pub(crate) fn package_addition(&self) -> Option<(&Path, &CallerEnvironment)> {
         let added = self.inner.added.as_ref()?;
         Some((&self.inner.plan.interpreter.executable, &added.caller))
     }

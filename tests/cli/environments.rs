@@ -271,11 +271,11 @@ fn a_hostile_or_broken_index_leaves_nothing() -> Result<(), Failed> {
     for (package, expected) in [
         (
             "tampered",
-            "tampered-1.0-py3-none-any.whl has not the hash that the index or the lock says",
+            "tampered-1.0-py3-none-any.whl does not have the hash that the index or the lock gives",
         ),
         (
             "late",
-            "late-1.0-py3-none-any.whl has not the locked hash: sha256 is ",
+            "late-1.0-py3-none-any.whl does not have the locked hash: sha256 is ",
         ),
         ("torn", "packages cannot be installed"),
         ("halfway", "halfway-1.0-py3-none-any.whl "),
@@ -289,11 +289,11 @@ fn a_hostile_or_broken_index_leaves_nothing() -> Result<(), Failed> {
         ),
         (
             "usurper",
-            "a wheel has the file `pyvenv.cfg`, which every environment has of its own",
+            "a wheel has the file `pyvenv.cfg`, which every environment creates itself",
         ),
         (
             "impostor",
-            "a wheel has the file `bin/python`, which every environment has of its own",
+            "a wheel has the file `bin/python`, which every environment creates itself",
         ),
         (
             "pointer",
@@ -329,8 +329,8 @@ fn a_hostile_or_broken_index_leaves_nothing() -> Result<(), Failed> {
         assert!(!mark.exists(), "{}", mark.display());
     }
     for (path, expected) in [
-        ("nonsense/simple", "the index does not answer as one"),
-        ("halved/simple", "the index does not answer as one"),
+        ("nonsense/simple", "the index sent no valid answer"),
+        ("halved/simple", "the index sent no valid answer"),
         ("secret/simple", "401 Client Error"),
     ] {
         let url = format!("http://127.0.0.1:{}/{path}", scene.port);
@@ -392,13 +392,13 @@ fn lock_file_hashes_are_enforced() -> Result<(), Failed> {
     let before = scene.counts();
     let message = scene.refused(&["env", "create", "three", "--lock", &file])?;
     assert!(
-        message.contains("-py3-none-any.whl has not the hash"),
+        message.contains("-py3-none-any.whl does not have the hash"),
         "{message}"
     );
     fs::write(&lock, "[tool]\n")?;
     let message = scene.refused(&["env", "create", "three", "--lock", &file])?;
     assert!(
-        message.contains("is no pylock.toml (its `lock-version` is not 1.0)"),
+        message.contains("is not a valid pylock.toml (its `lock-version` is not 1.0)"),
         "{message}"
     );
     assert_eq!(scene.counts(), before);
@@ -916,7 +916,7 @@ fn invalid_input_is_reported() -> Result<(), Failed> {
                 "--index-url",
                 "ftp://me:secret@x/",
             ],
-            "pip's `index-url` names `x/`, which is no URL",
+            "pip's `index-url` names `x/`, which is neither an http or https URL",
         ),
         (
             &["env", "create", "x", "-r", "/nowhere.txt"],

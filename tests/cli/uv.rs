@@ -141,7 +141,7 @@ fn pip_handles_what_uv_cannot() -> Result<(), Failed> {
     let mut named = scene.command(&["env", "create", "four", "shapes"]);
     let message = named.env("SANDFORK_UV", "/bin/true").output()?.stderr;
     let message = String::from_utf8(message)?;
-    let expected = "sandfork: SANDFORK_UV names /bin/true, and it is no uv, and says ";
+    let expected = "sandfork: SANDFORK_UV names /bin/true, and it is not uv, and says ";
     assert!(message.starts_with(expected), "{message}");
     Ok(())
 }
@@ -173,11 +173,11 @@ fn a_hostile_or_broken_index_leaves_nothing() -> Result<(), Failed> {
     for (package, expected) in [
         (
             "tampered",
-            "tampered-1.0-py3-none-any.whl has not the locked hash: sha256 is ",
+            "tampered-1.0-py3-none-any.whl does not have the locked hash: sha256 is ",
         ),
         (
             "late",
-            "late-1.0-py3-none-any.whl has not the locked hash: sha256 is ",
+            "late-1.0-py3-none-any.whl does not have the locked hash: sha256 is ",
         ),
         (
             "climber",

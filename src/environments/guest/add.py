@@ -1,5 +1,5 @@
-"""Adds an environment of packages to those that a running session can import. `path` is where it is. `added` is whether
-the session sees it, or which packages that were added before it has in another version."""
+"""Adds a package environment, at `path`, to a running session. `added` is whether the session sees the environment, or
+which packages the session already has in another version."""
 
 import importlib
 import os

@@ -1,7 +1,7 @@
-"""Fetches wheels and hands their files out. Runs in a sandbox whose network is the index.
+"""Fetches wheels, and passes their files to the host. Runs in a sandbox whose only network is the index.
 
-A wheel is a file of others, so nothing of it runs here: it is read, and its Python is compiled. `put` is the
-host's.
+Wheels are untrusted, so nothing in them is run: they are read, and their Python is compiled. `put` is a host
+tool.
 """
 
 
@@ -22,7 +22,7 @@ def _install(prefix, version, wheels, limit, put):
     SITE = f"lib/python{version}/site-packages"
     PYTHON = f"{prefix}/bin/python"
     CHUNK = 1 << 20
-    # Larger sources than any that people write; the compiler takes a hundred times their size.
+    # Larger than any handwritten source. The compiler takes a hundred times the size in memory.
     LONGEST_SOURCE = 8 << 20
     ENOUGH = 64
 
@@ -30,7 +30,7 @@ def _install(prefix, version, wheels, limit, put):
         pass
 
     class Outbox:
-        """Collects small files, so that a call has many."""
+        """Collects small files, so that each call sends many."""
 
         def __init__(self):
             self.files = []
@@ -69,7 +69,7 @@ def _install(prefix, version, wheels, limit, put):
             self.files, self.size = [], 0
 
     def fetch(wheel):
-        # The proxy leads to the host's loopback too, which these would leave out.
+        # The proxy also serves loopback addresses, which these variables would bypass.
         for name in ("NO_PROXY", "no_proxy"):
             os.environ.pop(name, None)
         digest, size = hashlib.sha256(), 0
@@ -88,10 +88,12 @@ def _install(prefix, version, wheels, limit, put):
                 digest.update(data)
                 file.write(data)
         if digest.hexdigest() != wheel["sha256"]:
-            raise Refused(f"has not the locked hash: sha256 is {digest.hexdigest()}, not {wheel['sha256']}")
+            raise Refused(
+                f"does not have the locked hash: sha256 is {digest.hexdigest()}, not {wheel['sha256']}"
+            )
 
     def place(name, info, data):
-        """Where a member of the wheel belongs (PEP 427)."""
+        """Returns the path of a member of the wheel (PEP 427), and whether it is a script."""
         head, _, rest = name.partition("/")
         if head != data:
             return f"{SITE}/{name}", False
@@ -111,7 +113,7 @@ def _install(prefix, version, wheels, limit, put):
         module, attribute = module.strip(), attribute.strip()
         names = module.split(".") + attribute.split(".")
         if not all(name.isidentifier() for name in names):
-            raise Refused(f"has an entry point that names no function, `{entry}`")
+            raise Refused(f"has an entry point that does not name a function, `{entry}`")
         first = attribute.split(".")[0]
         return (
             f"#!{PYTHON}\nimport sys\nfrom {module} import {first}\n\n"
@@ -135,13 +137,13 @@ def _install(prefix, version, wheels, limit, put):
     def add_byte_code(out, path):
         directory, _, name = path.rpartition("/")
         try:
-            # Never compared with the source again: neither can change.
+            # Unchecked, because neither the source nor the bytecode can change.
             mode = py_compile.PycInvalidationMode.UNCHECKED_HASH
             py_compile.compile(
                 "source.py", "code.pyc", f"{prefix}/{path}", doraise=True, invalidation_mode=mode
             )
         except (py_compile.PyCompileError, SyntaxError, ValueError, RecursionError, MemoryError):
-            return  # a template, or another Python's
+            return  # a template, or source for another version of Python
         import sys
 
         with open("code.pyc", "rb") as file:
@@ -156,7 +158,7 @@ def _install(prefix, version, wheels, limit, put):
             infos = {member.filename.partition("/")[0] for member in members}
             infos = sorted(name for name in infos if name.endswith(".dist-info"))
             if len(infos) != 1:
-                raise Refused(f"has {len(infos)} directories that describe it, and should have one")
+                raise Refused(f"has {len(infos)} `.dist-info` directories instead of one")
             (info,) = infos
             data = f"{info[: -len('.dist-info')]}.data"
             ours = {
@@ -199,6 +201,6 @@ def _install(prefix, version, wheels, limit, put):
             install(wheel)
         except Refused as refused:
             return [wheel["file"], str(refused)]
-        except Exception as error:  # a torn or hostile archive has many
+        except Exception as error:  # a damaged or hostile archive can raise anything
             return [wheel["file"], f"cannot be read: {type(error).__name__}: {error}"]
     return None

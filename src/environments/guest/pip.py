@@ -1,10 +1,10 @@
-"""Chooses wheels and builds others, by pip. Runs in a sandbox whose network is the index."""
+"""Resolves wheels with pip, and builds them. Runs in a sandbox whose only network is the index."""
 
 
 def _pip():
-    """pip's version and its command.
+    """Returns pip's version and its command.
 
-    With an empty version there is no pip, and without a command it is too old.
+    The version is empty if there is no pip. The command is `None` if pip is missing or too old.
     """
     import contextlib
     import glob
@@ -20,7 +20,7 @@ def _pip():
             import ensurepip
 
             places.append(os.path.join(os.path.dirname(ensurepip.__file__), "_bundled"))
-        # Debian keeps them apart.
+        # Debian's directory of bundled wheels.
         places.append("/usr/share/python-wheels")
         for place in places:
             wheels = glob.glob(os.path.join(glob.escape(place), "pip-*.whl"))
@@ -39,7 +39,7 @@ def _pip():
     version = pip.__version__
     if tuple(int(number) for number in re.findall(r"\d+", version)[:2]) < OLDEST:
         return version, None
-    # The proxy leads to the host's loopback too, which these would leave out.
+    # The proxy also serves loopback addresses, which these variables would bypass.
     for name in ("NO_PROXY", "no_proxy"):
         os.environ.pop(name, None)
     from pip._internal.cli.main import main
@@ -51,7 +51,7 @@ def _pip():
             *("--isolated", "--no-input", "--disable-pip-version-check", "--no-cache-dir", "--quiet"),
             *("--progress-bar", "off", "--no-color", "--log", "pip.log"),
         )
-        # Directories of wheels need no network, and without one no host is trusted.
+        # Not set without a network, as with directories of wheels.
         trusted = os.environ.get("SSL_CERT_FILE")
         if trusted:
             common += ("--cert", trusted)
@@ -59,21 +59,21 @@ def _pip():
         with contextlib.redirect_stderr(said), contextlib.redirect_stdout(said):
             code = main([name, *common, *arguments])
         if code:
-            # pip says the cause last, and some of it in its log alone.
+            # pip prints the cause last, and parts of it only in its log.
             return {
                 "pip": version,
                 "said": said.getvalue()[-4000:],
-                "passed_over": passed_over(),
-                "of_build": of_build(),
+                "skipped": skipped(),
+                "build_output": build_output(),
             }
         return None
 
-    def of_build():
-        """The last lines of a step of a build that failed, which pip has in its log alone."""
+    def build_output():
+        """Returns the last output lines of a failed build step, which only pip's log has."""
         lines = []
         with open("pip.log", encoding="utf-8", errors="replace") as file:
             for line in file:
-                # Each line begins with the time.
+                # Each line starts with a timestamp.
                 line = line.rstrip().partition(" ")[2].strip()
                 if re.match(r"ERROR: .* exited with -?\d+$", line):
                     return lines[-6:]
@@ -83,8 +83,8 @@ def _pip():
                     lines.append(line[:300])
         return []
 
-    def passed_over():
-        """Why pip passed over pages and files, in the order of what says most."""
+    def skipped():
+        """Returns why pip skipped pages and files. The most informative messages come first."""
         with open("pip.log", encoding="utf-8", errors="replace") as file:
             log = file.read()
         for pattern in (
@@ -93,7 +93,7 @@ def _pip():
             r"Skipping link: (No sources permitted for [^:]*)",
             r"Skipping link: (none of the wheel's tags|.*not compatible)",
         ):
-            # That a page is not there is usual where there are several indexes.
+            # With several indexes, missing pages are normal.
             found = [text for text in re.findall(pattern, log) if " 404 " not in text and "/pip/" not in text]
             if found:
                 return found[-1][:1000]
@@ -109,7 +109,7 @@ def _resolve(options, is_added):
     if command is None:
         return {"pip": version}
     if is_added:
-        # What a session has imported cannot be replaced.
+        # Modules that a session has imported cannot be replaced.
         from importlib import metadata
 
         there = {
@@ -143,7 +143,7 @@ def _resolve(options, is_added):
 
 
 def _build(options, requirement):
-    """Builds a wheel of a source distribution, whose code does what it likes."""
+    """Builds a wheel from a source distribution, whose code is untrusted."""
     import os
 
     version, command = _pip()

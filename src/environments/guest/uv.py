@@ -1,4 +1,4 @@
-"""Chooses wheels by uv. Runs in a sandbox whose network is the index."""
+"""Resolves wheels with uv. Runs in a sandbox whose only network is the index."""
 
 
 def _resolve(program, options):
@@ -6,13 +6,13 @@ def _resolve(program, options):
     import subprocess
     import sys
 
-    # The proxy leads to the host's loopback too, which these would leave out.
+    # The proxy also serves loopback addresses, which these variables would bypass.
     for name in ("NO_PROXY", "no_proxy"):
         os.environ.pop(name, None)
     command = [program, "pip", "compile", "--format", "pylock.toml", "--output-file", "pylock.toml"]
     command += ["--python", sys.executable, "--no-python-downloads", "--no-config", "--no-cache"]
     if "--extra-index-url" in options:
-        # As pip does: the best version that any index has.
+        # Choose the best version of any index, as pip does.
         command += ["--index-strategy", "unsafe-best-match"]
     command += ["--quiet", "--no-header", "--color", "never", *options, "requirements.txt"]
     try:
