@@ -89,9 +89,9 @@ fn run_beyond_the_queue_is_rejected_at_once() {
         waiting: 3,
     };
     assert_eq!(server.admission.load(), full);
-    let asked = Instant::now();
+    let start = Instant::now();
     let refused = server.admission.enter(&client("a"), None).unwrap_err();
-    assert!(asked.elapsed() < Duration::from_secs(60));
+    assert!(start.elapsed() < Duration::from_secs(60));
     assert_eq!(refused.kind(), ErrorKind::Busy);
     assert_eq!(
         refused.to_string(),

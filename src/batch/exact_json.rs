@@ -293,7 +293,7 @@ mod tests {
         let duplicate = |key: &str| Err(ExactJsonError::DuplicateKey(key.to_owned()));
         assert_eq!(parse(r#"{"a": 1, "a": 2}"#), duplicate("a"));
         assert_eq!(parse(r#"[{"b": {"\u0061": 1, "a": 2}}]"#), duplicate("a"));
-        for (text, says, at) in [
+        for (text, prefix, at) in [
             ("[1e999]", "number out of range", 7),
             (r#"["\ud800"]"#, "unexpected end of hex escape", 0),
             ("[01]", "invalid number", 3),
@@ -302,7 +302,7 @@ mod tests {
             let Err(ExactJsonError::Syntax { what, column }) = parse(text) else {
                 panic!("{text}");
             };
-            assert!(what.starts_with(says), "{text}: {what}");
+            assert!(what.starts_with(prefix), "{text}: {what}");
             assert!(at == 0 || column == at, "{text}: {column}");
         }
         let nested = |depth| "[".repeat(depth) + &"]".repeat(depth);

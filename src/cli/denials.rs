@@ -53,11 +53,11 @@ pub fn lines(
 
 /// Describes a denial, who reported it, and the setting that allows it.
 pub fn line(denial: &Denial) -> String {
-    let said = match denial.reported_by {
+    let prefix = match denial.reported_by {
         Reporter::Guest => "the guest says it was refused",
         Reporter::Kernel | Reporter::Supervisor => "refused",
     };
-    format!("{said}: {}; {}", what(denial), remedy(denial))
+    format!("{prefix}: {}; {}", what(denial), remedy(denial))
 }
 
 /// Describes what was refused, where, by which layer, and how often.

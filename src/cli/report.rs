@@ -50,12 +50,12 @@ pub fn explain(
     denials: Option<Shown>,
 ) {
     let hint = hint.filter(|_| sentence.is_none());
-    let names = |said: &String, denial: &Denial| {
-        let is_in = |text: &Option<String>| text.as_ref().is_some_and(|it| said.contains(it));
+    let names = |sentence: &String, denial: &Denial| {
+        let is_in = |text: &Option<String>| text.as_ref().is_some_and(|it| sentence.contains(it));
         is_in(&denial.set) || denial.operation == "limit" && is_in(&denial.key)
     };
     let is_reported = |denial: &Denial| {
-        sentence.is_some_and(|said| names(said, denial))
+        sentence.is_some_and(|sentence| names(sentence, denial))
             || hint.is_some() && denial.reported_by == Reporter::Guest
     };
     let mut refused = Vec::new();
@@ -65,8 +65,8 @@ pub fn explain(
             refused.extend(failed_connections(outcome));
         }
     }
-    for said in sentence.into_iter().chain(hint).chain(&refused) {
-        say(said);
+    for line in sentence.into_iter().chain(hint).chain(&refused) {
+        say(line);
     }
 }
 
@@ -131,7 +131,7 @@ mod tests {
         Outcome::new(ending, PolicyIdentity::default(), enforced)
     }
 
-    fn said(ending: Ending) -> Option<String> {
+    fn sentence_for(ending: Ending) -> Option<String> {
         let outcome = outcome(ending);
         sentence(&outcome, &Policy::default(), "hello")
     }
@@ -146,7 +146,7 @@ mod tests {
     #[test]
     fn guest_that_ended_by_itself_gets_no_sentence() {
         for ending in [Ending::Ok, Ending::Exception, Ending::Exit(3)] {
-            assert_eq!(said(ending), None);
+            assert_eq!(sentence_for(ending), None);
         }
     }
 
@@ -165,7 +165,7 @@ mod tests {
             LimitName::TmpSize,
             LimitName::TmpInodes,
         ]
-        .map(|name| said(limit(name)).unwrap_or_default());
+        .map(|name| sentence_for(limit(name)).unwrap_or_default());
         insta::assert_snapshot!("limits", sentences.join("\n"));
     }
 
@@ -180,7 +180,7 @@ mod tests {
             Ending::ProtocolViolation("the header of a frame is empty".into()),
             Ending::Interrupted,
         ]
-        .map(|ending| said(ending).unwrap_or_default());
+        .map(|ending| sentence_for(ending).unwrap_or_default());
         insta::assert_snapshot!("ends", sentences.join("\n"));
     }
 
@@ -208,18 +208,18 @@ mod tests {
 
     #[test]
     fn memory_exhaustion_is_named_if_the_guest_failed() {
-        let said = |ending, reporter| {
+        let after_exhaustion = |ending, reporter| {
             let memory = Denial::new(Denial::MEMORY, reporter);
             let outcome = outcome(ending).with_denied([memory], 0);
             sentence(&outcome, &Policy::default(), "hello")
         };
         for ending in [Ending::Exception, Ending::Exit(137)] {
             for reporter in [Reporter::Kernel, Reporter::Guest] {
-                let said = said(ending.clone(), reporter).unwrap_or_default();
-                assert!(said.contains("`--set limits.memory=1GiB`"), "{said}");
+                let message = after_exhaustion(ending.clone(), reporter).unwrap_or_default();
+                assert!(message.contains("`--set limits.memory=1GiB`"), "{message}");
             }
         }
-        assert_eq!(said(Ending::Exit(0), Reporter::Kernel), None);
+        assert_eq!(after_exhaustion(Ending::Exit(0), Reporter::Kernel), None);
         assert_eq!(
             sentence(&outcome(Ending::Exit(1)), &Policy::default(), ""),
             None

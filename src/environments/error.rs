@@ -22,10 +22,10 @@ pub enum EnvironmentError {
     #[error("{0}")]
     Pip(String),
     /// The resolver found no set of wheels.
-    #[error("the packages cannot be installed: {said}{hosts}")]
+    #[error("the packages cannot be installed: {message}{hosts}")]
     Unresolved {
         /// The resolver's message.
-        said: String,
+        message: String,
         /// Hosts that the sandbox could not reach.
         hosts: String,
     },
@@ -109,7 +109,7 @@ mod tests {
     #[test]
     fn package_missing_from_the_index_is_a_request_error() {
         let unresolved = |hosts: &str| EnvironmentError::Unresolved {
-            said: "`absent` is not found".to_owned(),
+            message: "`absent` is not found".to_owned(),
             hosts: hosts.to_owned(),
         };
         let text = unresolved("").to_string();

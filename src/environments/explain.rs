@@ -13,8 +13,8 @@ pub fn plain(text: &str) -> String {
 }
 
 /// Explains why pip found no wheels, from its last messages and the reason why it skipped pages or files.
-pub fn cause(said: &str, skipped: &str) -> String {
-    let lines = said
+pub fn cause(output: &str, skipped: &str) -> String {
+    let lines = output
         .lines()
         .filter_map(|line| line.trim().strip_prefix("ERROR: "));
     let causes: Vec<String> = lines.map(plain).filter(|line| !line.is_empty()).collect();
@@ -23,7 +23,7 @@ pub fn cause(said: &str, skipped: &str) -> String {
     let says_more = |line: &&String| !repeats.iter().any(|it| line.starts_with(it));
     let last = causes.iter().rev().find(says_more);
     // pip marks the failed step of a build with this character.
-    let mut steps = said
+    let mut steps = output
         .lines()
         .filter_map(|line| line.trim().strip_prefix('×'));
     let step = steps.next().map(plain);
@@ -31,13 +31,13 @@ pub fn cause(said: &str, skipped: &str) -> String {
         .or(step.as_ref())
         .map_or("a wheel cannot be built", String::as_str);
     // An exception within pip: the last line of the traceback names it.
-    let end = said.lines().rev().find(|line| !line.trim().is_empty());
+    let end = output.lines().rev().find(|line| !line.trim().is_empty());
     let fault = plain(end.unwrap_or_default());
     let last = if last == "Exception:" { &fault } else { last };
     if last.contains("DO NOT MATCH THE HASHES") {
         return format!(
             "{} does not have the hash that the index or the lock gives: it was changed in transit, or the lock is for other files",
-            wheel_with_another_hash(said).map_or("a wheel".to_owned(), plain)
+            wheel_with_another_hash(output).map_or("a wheel".to_owned(), plain)
         );
     }
     let Some(missing) = last.strip_prefix("No matching distribution found for ") else {
@@ -70,8 +70,8 @@ pub fn with_last_lines(cause: &str, lines: &[String]) -> String {
 }
 
 /// Returns the wheel's name from the URL that follows pip's message about a wrong hash.
-fn wheel_with_another_hash(said: &str) -> Option<&str> {
-    let complaint = said
+fn wheel_with_another_hash(output: &str) -> Option<&str> {
+    let complaint = output
         .lines()
         .skip_while(|line| !line.contains("DO NOT MATCH THE HASHES"));
     let mut words = complaint.flat_map(|line| line.split([' ', '/', '#']));
@@ -127,9 +127,9 @@ mod tests {
 
     #[test]
     fn pip_exception_is_named_by_its_last_line() {
-        let said = "ERROR: Exception:\nTraceback (most recent call last):\nInvalidMarker: Expected a marker\n";
+        let output = "ERROR: Exception:\nTraceback (most recent call last):\nInvalidMarker: Expected a marker\n";
         assert_eq!(
-            cause(said, ""),
+            cause(output, ""),
             "pip says: InvalidMarker: Expected a marker"
         );
     }

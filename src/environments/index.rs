@@ -266,8 +266,8 @@ mod tests {
             access.variables,
             [("SANDFORK_INDEX_SECRET_0".to_owned(), secret)]
         );
-        let told = Place::read("index-url", "ftp://me:p@index.example").expect_err("refused");
-        assert!(!told.contains("me:p"), "{told}");
+        let error = Place::read("index-url", "ftp://me:p@index.example").expect_err("refused");
+        assert!(!error.contains("me:p"), "{error}");
     }
 
     #[test]

@@ -205,11 +205,11 @@ impl InstallJail {
                 return Err(error.into());
             }
             let buffers = report.buffers();
-            let said = outcome.value().and_then(|value| value.text(&buffers));
-            let said = said.filter(|_| outcome.is_ok() && !self.cancel.is_used());
-            let said: Option<Option<(String, String)>> =
-                said.and_then(|said| serde_json::from_str(&said).ok());
-            match said {
+            let answer = outcome.value().and_then(|value| value.text(&buffers));
+            let answer = answer.filter(|_| outcome.is_ok() && !self.cancel.is_used());
+            let answer: Option<Option<(String, String)>> =
+                answer.and_then(|answer| serde_json::from_str(&answer).ok());
+            match answer {
                 None => return Err(self.ended(outcome, "installed")),
                 Some(Some((_, reason))) => {
                     return Err(EnvironmentError::Failed(format!(

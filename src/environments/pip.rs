@@ -18,7 +18,7 @@ const PIP: &str = include_str!("guest/pip.py");
 #[derive(Deserialize)]
 struct Answer {
     pip: String,
-    said: Option<String>,
+    message: Option<String>,
     skipped: Option<String>,
     build_output: Option<Vec<String>>,
     packages: Option<Vec<Found>>,
@@ -103,10 +103,10 @@ impl InstallJail {
                  Debian `apt install python3-venv`), or name another interpreter with `--python`"
             )));
         }
-        if let Some(said) = &answer.said {
-            let said = cause(said, answer.skipped.as_deref().unwrap_or_default());
+        if let Some(message) = &answer.message {
+            let message = cause(message, answer.skipped.as_deref().unwrap_or_default());
             return Err(EnvironmentError::Unresolved {
-                said: with_last_lines(&said, &answer.build_output.unwrap_or_default()),
+                message: with_last_lines(&message, &answer.build_output.unwrap_or_default()),
                 hosts: refused_hosts(outcome.network()),
             });
         }

@@ -73,7 +73,7 @@ mod tests {
                 "six==1.16.0 --hash=sha256:00 --hash=sha256:11".to_owned()
             ])
         );
-        for (text, told) in [
+        for (text, expected) in [
             (
                 "lock-version = 1",
                 "pylock.toml (its `lock-version` is not 1.0): lock with `sandfork env export NAME`, ",
@@ -92,8 +92,8 @@ mod tests {
                  with `sandfork env create NAME a==1 --allow-build`",
             ),
         ] {
-            let said = locked_lines(text).expect_err("it is none");
-            assert!(said.starts_with(told), "{said}");
+            let error = locked_lines(text).expect_err("it is none");
+            assert!(error.starts_with(expected), "{error}");
         }
         let hostile = "lock-version = \"1.0\"\n[[packages]]\nname = \"a\"\nversion = \"1\\n-r x\"\n\
             [[packages.wheels]]\nhashes = { sha256 = \"00\" }\n";

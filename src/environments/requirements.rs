@@ -185,14 +185,14 @@ mod tests {
             fs::write(dir.path().join(name), text).expect("it is written");
         }
         let mut wanted = Wanted::default();
-        let told = |error: EnvironmentError| {
+        let expected = |error: EnvironmentError| {
             error
                 .to_string()
                 .replace(&format!("{}/", dir.path().display()), "")
         };
         wanted
             .add_file(&dir.path().join(files[0].0))
-            .map_err(told)?;
+            .map_err(expected)?;
         Ok(wanted)
     }
 
@@ -224,8 +224,8 @@ mod tests {
         let wanted = of(&[("a.txt", hashed)]).expect("it is read");
         assert_eq!(wanted.options, ["--require-hashes"]);
         let files = [("a.txt", &*format!("{hashed}-r b.txt")), ("b.txt", "attrs")];
-        let told = "a.txt has `--require-hashes`, and `attrs` has no hash: add `--hash=sha256:...` to it, or remove the option";
-        assert_eq!(of(&files), Err(told.to_owned()));
+        let expected = "a.txt has `--require-hashes`, and `attrs` has no hash: add `--hash=sha256:...` to it, or remove the option";
+        assert_eq!(of(&files), Err(expected.to_owned()));
     }
 
     #[test]
@@ -238,7 +238,7 @@ mod tests {
 
     #[test]
     fn unsupported_lines_are_rejected_with_their_number() {
-        for (text, told) in [
+        for (text, expected) in [
             (
                 "\n-e .\n",
                 "a.txt:2: an editable project cannot be installed in a sandbox: show it to guests with `python.path`",
@@ -264,7 +264,7 @@ mod tests {
                 "b.txt: No such file or directory (os error 2)",
             ),
         ] {
-            assert_eq!(of(&[("a.txt", text)]), Err(told.to_owned()), "{text}");
+            assert_eq!(of(&[("a.txt", text)]), Err(expected.to_owned()), "{text}");
         }
     }
 }

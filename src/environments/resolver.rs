@@ -96,24 +96,24 @@ impl Uv {
         let mut command = Command::new(&program);
         command.arg("--version").env_clear();
         command.stdin(Stdio::null()).stderr(Stdio::null());
-        let said = command.output().map_err(|error| error.to_string())?.stdout;
-        let said = String::from_utf8_lossy(&said);
-        let said = plain(said.lines().next().unwrap_or_default());
-        match numbers(&said) {
-            None => Err(format!("it is not uv, and says \"{said}\"")),
-            Some(numbers) if numbers < OLDEST => Err(format!("it is {said}")),
+        let output = command.output().map_err(|error| error.to_string())?.stdout;
+        let output = String::from_utf8_lossy(&output);
+        let output = plain(output.lines().next().unwrap_or_default());
+        match numbers(&output) {
+            None => Err(format!("it is not uv, and says \"{output}\"")),
+            Some(numbers) if numbers < OLDEST => Err(format!("it is {output}")),
             // Drop the commit and the platform after the version.
             Some(_) => Ok(Self {
                 program,
-                version: said.split(' ').take(2).collect::<Vec<_>>().join(" "),
+                version: output.split(' ').take(2).collect::<Vec<_>>().join(" "),
             }),
         }
     }
 }
 
 /// Parses the major and minor version that uv reports.
-fn numbers(said: &str) -> Option<[u32; 2]> {
-    let version = said.strip_prefix("uv ")?.split(' ').next()?;
+fn numbers(output: &str) -> Option<[u32; 2]> {
+    let version = output.strip_prefix("uv ")?.split(' ').next()?;
     let mut parts = version.split('.').map(str::parse);
     Some([parts.next()?.ok()?, parts.next()?.ok()?])
 }

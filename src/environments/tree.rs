@@ -271,8 +271,8 @@ mod tests {
         assert_eq!(tree.files, 1 + 40 + 1 + 1);
         tree.files = MOST_FILES - 40;
         let refused = tree.write(&deep("b"), FileMode::Plain, 0, b"");
-        let told = refused.expect_err("too many").to_string();
-        assert_eq!(told, "the wheels have more than 400000 files or 16 GiB");
+        let expected = refused.expect_err("too many").to_string();
+        assert_eq!(expected, "the wheels have more than 400000 files or 16 GiB");
         assert!(!dir.path().join("lib/b").exists());
     }
 

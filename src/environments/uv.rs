@@ -21,7 +21,7 @@ const LONGEST_LOCK: usize = MOST_PACKAGES << 10;
 /// The answer of the guest program.
 #[derive(Deserialize)]
 struct Answer {
-    said: Option<String>,
+    message: Option<String>,
     lock: Option<String>,
 }
 
@@ -76,7 +76,7 @@ impl InstallJail {
         match answer.lock {
             Some(lock) => locked_wheels(&lock).map_err(EnvironmentError::Lock),
             None => Err(EnvironmentError::Unresolved {
-                said: cause(&answer.said.unwrap_or_default()),
+                message: cause(&answer.message.unwrap_or_default()),
                 hosts: refused_hosts(outcome.network()),
             }),
         }
@@ -136,15 +136,15 @@ fn locked_wheels(text: &str) -> Result<Vec<LockedWheel>, String> {
 }
 
 /// Explains why uv found no wheels, from its last messages, and adds this command's remedy.
-fn cause(said: &str) -> String {
-    let lines = said.lines().map(str::trim);
+fn cause(message: &str) -> String {
+    let lines = message.lines().map(str::trim);
     let lines: Vec<&str> = lines
         .map(|line| line.strip_prefix("error: ").unwrap_or(line))
         .map(|line| line.strip_prefix("cause: ").unwrap_or(line))
         // The following lines repeat this one.
         .filter(|line| !line.is_empty() && !line.starts_with("No solution found when"))
         .collect();
-    let remedy = if said.contains("building from source is disabled") {
+    let remedy = if message.contains("building from source is disabled") {
         "; building a source distribution runs its code; `--allow-build` does so in a sandbox"
     } else {
         ""
@@ -179,7 +179,7 @@ mod tests {
                 .and_then(super::super::lock::Lock::new)
                 .expect_err("refused")
         };
-        for (of, to, told) in [
+        for (of, to, expected) in [
             (
                 "sha256 = \"00\"",
                 "",
@@ -197,8 +197,8 @@ mod tests {
                 "the resolver did not write a lock (",
             ),
         ] {
-            let said = refused(&text.replacen(of, to, 1));
-            assert!(said.starts_with(told), "{said}");
+            let message = refused(&text.replacen(of, to, 1));
+            assert!(message.starts_with(expected), "{message}");
         }
         assert_eq!(refused(&"#".repeat(LONGEST_LOCK + 1)), too_many());
     }
@@ -226,10 +226,10 @@ mod tests {
 
     #[test]
     fn uv_message_becomes_one_line_with_a_remedy() {
-        let said = "error: No solution found when resolving dependencies\n  cause: Because source==1.0 has no usable wheels\n         \
+        let message = "error: No solution found when resolving dependencies\n  cause: Because source==1.0 has no usable wheels\n         \
             And because you require it\n\nhint: Wheels are required for `source` because building from source is disabled\n";
         assert_eq!(
-            cause(said),
+            cause(message),
             "uv says: Because source==1.0 has no usable wheels And because you require it hint: Wheels are required for `source` \
              because building from source is disabled; building a source distribution runs its code; `--allow-build` does so in a \
              sandbox"

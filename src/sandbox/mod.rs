@@ -48,7 +48,7 @@ use crate::supervisor::{
 use sandfork_jail::control::CpuBudgetScope;
 use sandfork_jail::sys::write_signals;
 
-/// A plan, a warm interpreter under it, and the parent of its workers' cgroups.
+/// A sandbox for one policy: its plan, a warm interpreter under that plan, and the parent of its workers' cgroups.
 ///
 /// Each run gets a fresh worker: a forked interpreter in its own jail. When the run ends, the worker is removed with
 /// every process and file that it made. The sandbox is `Send` and `Sync`, so any number of threads may run requests at

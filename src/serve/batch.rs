@@ -139,9 +139,9 @@ fn start_error(cause: &io::Error) -> Refusal {
 
 /// Returns the requested number of jobs, by default the number of processors, bounded by what the host can hold.
 fn jobs(open: &OpenBatch, sandbox: &Sandbox) -> NonZeroUsize {
-    let asked = open.jobs.map(NonZeroUsize::from);
+    let requested = open.jobs.map(NonZeroUsize::from);
     let runs = Capacity::of(sandbox).runs;
-    runs.min(asked.unwrap_or_else(processors))
+    runs.min(requested.unwrap_or_else(processors))
 }
 
 /// Receives tasks until the caller disconnects, and then cancels the running tasks.

@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn callers_interpreter_yields_to_the_policys() {
+    fn policy_interpreter_overrides_the_callers() {
         let dir = tempfile::tempdir().unwrap();
         let policies = Policies::default();
         let interpreter = |mut policy: PolicyChoice, set: &[&str]| {

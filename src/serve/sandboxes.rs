@@ -200,16 +200,16 @@ mod tests {
         std::fs::create_dir(real.join("there")).unwrap();
         let set = format!("filesystem.write={}", real.join("there").display());
         let policy = Policy::load("standard", &[set.parse().unwrap()], &BuiltInsOnly).unwrap();
-        let said = |path: PathBuf| check_caller(&policy, &[path]).map_err(|it| it.to_string());
-        assert_eq!(said(real.clone()), Ok(()));
+        let check = |path: PathBuf| check_caller(&policy, &[path]).map_err(|it| it.to_string());
+        assert_eq!(check(real.clone()), Ok(()));
         for path in ["there", "link", "link/not/yet"] {
-            let refused = said(real.join(path)).unwrap_err();
+            let refused = check(real.join(path)).unwrap_err();
             assert!(
                 refused.contains("from which the caller imports"),
                 "{refused}"
             );
         }
-        let refused = said("there".into()).unwrap_err();
+        let refused = check("there".into()).unwrap_err();
         assert_eq!(refused, "`there` is not an absolute path");
     }
 }

@@ -42,8 +42,8 @@ fn value_of(expected: &str, found: &str, tolerance: Option<f64>) -> Verdict {
 }
 
 #[track_caller]
-fn wrong(verdict: &Verdict, says: &str) {
-    assert_eq!(*verdict, Verdict::Wrong(says.to_owned()));
+fn assert_wrong(verdict: &Verdict, message: &str) {
+    assert_eq!(*verdict, Verdict::Wrong(message.to_owned()));
 }
 
 #[test]
@@ -172,11 +172,11 @@ fn integers_of_any_size_are_compared_exactly() {
 #[test]
 fn long_numbers_are_quoted_around_the_difference() {
     let int = |hex: &str| format!(r#"{{"type": "int", "hex": "{hex}"}}"#);
-    wrong(
+    assert_wrong(
         &value_of("18446744073709551617", &int("10000000000000000"), None),
         "value: expected 18446744073709551617, found 18446744073709551616",
     );
-    wrong(
+    assert_wrong(
         &value_of("\"x\"", &int("10000000000000000"), None),
         "value: expected \"x\", found 18446744073709551616",
     );
@@ -184,8 +184,8 @@ fn long_numbers_are_quoted_around_the_difference() {
     let after =
         int("2082faed7a3f16f73046415de0153f2fa78f35902f1684cb21d68052c571c71c71c71c71c71c71c71c8");
     let shared = "1".repeat(20);
-    let says = format!("value: expected ...{shared}1, found ...{shared}2");
-    wrong(&value_of(&long, &after, None), &says);
+    let message = format!("value: expected ...{shared}1, found ...{shared}2");
+    assert_wrong(&value_of(&long, &after, None), &message);
 }
 
 #[test]
@@ -204,18 +204,18 @@ fn comparing_a_million_digits_is_fast() {
 #[test]
 fn first_difference_is_quoted_and_truncated() {
     let verdict = stdout("a\nb\nc", "a\nx\"\nc", "trailing", None);
-    wrong(&verdict, r#"stdout, line 2: expected "b", found "x\"""#);
+    assert_wrong(&verdict, r#"stdout, line 2: expected "b", found "x\"""#);
     let verdict = stdout("a b", "a", "any", None);
-    wrong(&verdict, r#"stdout, word 2: expected "b", found the end"#);
+    assert_wrong(&verdict, r#"stdout, word 2: expected "b", found the end"#);
     let verdict = stdout("a", "a\nb", "trailing", None);
-    wrong(&verdict, r#"stdout, line 2: expected the end, found "b""#);
+    assert_wrong(&verdict, r#"stdout, line 2: expected the end, found "b""#);
     let (one, other) = ("x".repeat(500) + "1", "x".repeat(500) + "2");
     let verdict = stdout(&one, &other, "exact", None);
     let near = "x".repeat(20);
-    let says = format!(r#"stdout, line 1: expected ..."{near}1", found ..."{near}2""#);
-    wrong(&verdict, &says);
+    let message = format!(r#"stdout, line 1: expected ..."{near}1", found ..."{near}2""#);
+    assert_wrong(&verdict, &message);
     let long = stdout("", &"é".repeat(1 << 20), "trailing", None);
-    assert!(matches!(long, Verdict::Wrong(says) if says.len() < 300));
+    assert!(matches!(long, Verdict::Wrong(message) if message.len() < 300));
 }
 
 #[test]
@@ -289,7 +289,7 @@ fn object_equals_a_dict_with_string_keys() {
         &dict(r#"[["a", [1, 3]]]"#),
         Some(1e-3),
     );
-    wrong(&far, r#"value["a"][1]: expected 2, found 3"#);
+    assert_wrong(&far, r#"value["a"][1]: expected 2, found 3"#);
 }
 
 #[test]

@@ -146,8 +146,8 @@ fn unknown_and_duplicate_keys_are_rejected() {
         (r#""expect": {"value": [{"k": 1, "k": 1}]}"#, "k"),
         (r#""stdin": {"base64": "", "base64": ""}"#, "base64"),
     ] {
-        let says = format!("the key `{key}` appears twice");
-        assert_eq!(refusal(&with(members)), says);
+        let prefix = format!("the key `{key}` appears twice");
+        assert_eq!(refusal(&with(members)), prefix);
     }
     assert_eq!(
         refusal(&with(r#""limits": {"wal": "1s"}"#)),
@@ -177,7 +177,7 @@ fn missing_program_and_invalid_id_are_rejected() {
 
 #[test]
 fn values_of_wrong_types_are_rejected() {
-    for (members, says) in [
+    for (members, prefix) in [
         (r#""args": "x""#, "`args` must be a list of texts"),
         (r#""args": [1]"#, "`args` must be a list of texts"),
         (r#""policy": 1"#, "`policy` must be a text"),
@@ -249,8 +249,8 @@ fn values_of_wrong_types_are_rejected() {
             "`expect.tolerance` compares words",
         ),
     ] {
-        let said = refusal(&with(members));
-        assert!(said.starts_with(says), "{members}: {said}");
+        let error = refusal(&with(members));
+        assert!(error.starts_with(prefix), "{members}: {error}");
     }
 }
 
@@ -261,7 +261,7 @@ fn task_beyond_its_policy_is_rejected() {
         Policy::load("standard", &sets, &BuiltInsOnly).unwrap()
     };
     let strict = policy(&["limits.wall=2s", "limits.cpu=1s", "limits.output=1KiB"]);
-    for (members, says) in [
+    for (members, prefix) in [
         (
             r#""limits": {"wall": "2001ms"}"#,
             "`limits.wall` is above the policy's 2s",
@@ -279,11 +279,11 @@ fn task_beyond_its_policy_is_rejected() {
             "it has `stdin`, which the policy does not let tasks read",
         ),
     ] {
-        let said = parse(&with(members))
+        let error = parse(&with(members))
             .check(&strict)
             .unwrap_err()
             .to_string();
-        assert!(said.starts_with(says), "{members}: {said}");
+        assert!(error.starts_with(prefix), "{members}: {error}");
     }
     let open = policy(&["stdio.stdin=pass"]);
     let all = r#""stdin": "x", "limits": {"wall": "1s", "cpu": "1s", "output": "1KiB"}"#;

@@ -191,10 +191,10 @@ fn pause_ends_on_timeout_or_stop() {
     })
     .unwrap();
     begun.recv().unwrap();
-    let asked = Instant::now();
+    let stopped_at = Instant::now();
     results.stopper().stop();
     assert_eq!(results.next(), Some(Paused::Stopped));
-    assert!(asked.elapsed() < Duration::from_secs(60));
+    assert!(stopped_at.elapsed() < Duration::from_secs(60));
 }
 
 #[test]
@@ -224,7 +224,7 @@ fn panic_reaches_the_consumer() {
     assert!(
         panic
             .downcast_ref::<&str>()
-            .is_some_and(|said| said.contains("item one"))
+            .is_some_and(|message| message.contains("item one"))
     );
     assert_eq!(results.next(), Some(2));
     assert_eq!(results.next(), None);

@@ -299,8 +299,8 @@ fn one(
     Ok((named, description))
 }
 
-/// Formats the requirements for a person, without the hashes that requirements from a lock have. `--json` and `env
-/// export` show the hashes.
+/// Formats the requirements for a person, without the hashes that requirements from a lock have. `--json` and
+/// `env export` show the hashes.
 fn without_hashes(requirements: &[String]) -> String {
     let shown = requirements
         .iter()

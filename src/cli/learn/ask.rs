@@ -98,9 +98,9 @@ mod tests {
     fn answered(set: &str, input: &str) -> (Answer, String) {
         let mut denial = Denial::new("open", Reporter::Guest);
         denial.target = Some("/srv/a\u{1b}[2J\nb".to_owned());
-        let mut asked = Vec::new();
-        let answer = ask(&denial, set, &mut input.as_bytes(), &mut asked).unwrap();
-        (answer, String::from_utf8(asked).unwrap())
+        let mut prompt = Vec::new();
+        let answer = ask(&denial, set, &mut input.as_bytes(), &mut prompt).unwrap();
+        (answer, String::from_utf8(prompt).unwrap())
     }
 
     #[test]
@@ -141,15 +141,15 @@ mod tests {
         fs::write(&secret, "").unwrap();
         std::os::unix::fs::symlink(&secret, &link).unwrap();
         let set = |path: &Path| format!("filesystem.read={}", path.display());
-        let (_, asked) = answered(&set(&link), "n\n");
+        let (_, prompt) = answered(&set(&link), "n\n");
         let place = format!(r"link to {}/secret\x1b, ", place.display());
-        assert!(asked.contains(&place), "{asked}");
+        assert!(prompt.contains(&place), "{prompt}");
         assert!(!answered(&set(&secret), "n\n").1.contains("link to"));
     }
 
     #[test]
     fn control_characters_in_a_name_are_escaped() {
-        let (_, asked) = answered("filesystem.read=/srv/in/x", "y\n");
-        assert!(asked.starts_with(r"open /srv/a\u{1b}[2J\nb"), "{asked}");
+        let (_, prompt) = answered("filesystem.read=/srv/in/x", "y\n");
+        assert!(prompt.starts_with(r"open /srv/a\u{1b}[2J\nb"), "{prompt}");
     }
 }

@@ -129,9 +129,9 @@ fn results(arguments: &MapArguments) -> Result<(Results, Ids), Failure> {
 /// Returns the requested number of jobs, by default the number of processors. If the host cannot hold that many, prints
 /// a message and returns fewer.
 fn jobs(arguments: &MapArguments, sandbox: &Sandbox) -> NonZeroUsize {
-    let asked = arguments.jobs.map(usize::from).and_then(NonZeroUsize::new);
+    let requested = arguments.jobs.map(usize::from).and_then(NonZeroUsize::new);
     let wanted =
-        asked.unwrap_or_else(|| thread::available_parallelism().unwrap_or(NonZeroUsize::MIN));
+        requested.unwrap_or_else(|| thread::available_parallelism().unwrap_or(NonZeroUsize::MIN));
     let capacity = Capacity::of(sandbox);
     if capacity.runs >= wanted {
         return wanted;

@@ -55,14 +55,14 @@ def _pip():
         trusted = os.environ.get("SSL_CERT_FILE")
         if trusted:
             common += ("--cert", trusted)
-        said = io.StringIO()
-        with contextlib.redirect_stderr(said), contextlib.redirect_stdout(said):
+        output = io.StringIO()
+        with contextlib.redirect_stderr(output), contextlib.redirect_stdout(output):
             code = main([name, *common, *arguments])
         if code:
             # pip prints the cause last, and parts of it only in its log.
             return {
                 "pip": version,
-                "said": said.getvalue()[-4000:],
+                "message": output.getvalue()[-4000:],
                 "skipped": skipped(),
                 "build_output": build_output(),
             }

@@ -25,8 +25,8 @@ def _resolve(program, options):
             errors="replace",
         )
     except OSError as error:
-        return {"said": f"it cannot be run in a sandbox: {error.strerror}"}
+        return {"message": f"it cannot be run in a sandbox: {error.strerror}"}
     if done.returncode:
-        return {"said": done.stderr[-4000:]}
+        return {"message": done.stderr[-4000:]}
     with open("pylock.toml", encoding="utf-8") as file:
         return {"lock": file.read()}

@@ -147,7 +147,7 @@ fn slice_of_the_service_manager_is_not_used() {
 }
 
 #[test]
-fn a_delegated_cgroup_with_other_processes_is_occupied() {
+fn occupied_delegated_cgroup_is_reported() {
     let tree = FakeTree {
         writable: vec![SERVICE],
         available: vec![(SERVICE, ALL)],
@@ -178,7 +178,7 @@ fn hybrid_tree_without_controllers_is_unusable() {
 }
 
 #[test]
-fn reads_proc_self_cgroup() {
+fn proc_self_cgroup_is_parsed() {
     let own = OwnCgroups::parse("9:name=systemd:/\n4:memory:/a/b\n2:cpu,cpuacct:/c:d\n0::/e\n");
     assert_eq!(own.v1["memory"], Path::new("/a/b"));
     assert_eq!(own.v1["cpuacct"], Path::new("/c:d"));

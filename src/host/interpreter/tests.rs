@@ -135,7 +135,7 @@ fn environment_with_an_inaccessible_base_is_explained() {
     fs::create_dir_all(venv.join("bin")).unwrap();
     let base = script(&home.join("bin"), "python3", "exit 0");
     symlink(&base, venv.join("bin/python")).unwrap();
-    let told = |closed: &Path| {
+    let assert_closed = |closed: &Path| {
         let error = resolve(venv.to_str().unwrap(), &on_path("")).unwrap_err();
         let uid = nix::unistd::geteuid().as_raw();
         let expected = format!(
@@ -150,10 +150,10 @@ fn environment_with_an_inaccessible_base_is_explained() {
     let close = |path: &Path| fs::set_permissions(path, fs::Permissions::from_mode(0o0)).unwrap();
     close(&base);
     // Root may not execute it either, because no execute bit is set.
-    told(&base);
+    assert_closed(&base);
     if !nix::unistd::geteuid().is_root() {
         close(&home);
-        told(&home);
+        assert_closed(&home);
         fs::set_permissions(&home, fs::Permissions::from_mode(0o700)).unwrap();
     }
 }
@@ -202,16 +202,16 @@ fn broken_interpreter_is_explained_with_its_output() {
         "repeating",
         "echo \"no such file: $*\" | tr '\\n' ' ' >&2; exit 2",
     );
-    let said = ask(&repeating);
+    let error = ask(&repeating);
     assert!(
-        said.contains("(exit status 2: it is not Python): check that"),
-        "{said}"
+        error.contains("(exit status 2: it is not Python): check that"),
+        "{error}"
     );
 
     let verbose = script(dir.path(), "verbose", "printf '%0999d' 0 >&2; exit 2");
-    let said = ask(&verbose);
-    assert!(said.contains("000...): check that"), "{said}");
-    assert!(said.len() < 600, "{said}");
+    let error = ask(&verbose);
+    assert!(error.contains("000...): check that"), "{error}");
+    assert!(error.len() < 600, "{error}");
 
     let silent = script(dir.path(), "silent", "exit 0");
     assert!(ask(&silent).contains("its answer cannot be read"));

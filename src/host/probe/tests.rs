@@ -49,9 +49,9 @@ fn by_ordinary_user(test: &str) -> Command {
 
 fn passes(test: &mut Command) {
     let output = test.output().expect("setpriv or unshare of util-linux");
-    let said = String::from_utf8_lossy(&output.stdout);
+    let stdout = String::from_utf8_lossy(&output.stdout);
     assert!(
-        output.status.success() && said.contains("1 passed"),
+        output.status.success() && stdout.contains("1 passed"),
         "{output:?}"
     );
 }
@@ -260,8 +260,8 @@ fn variable_that_is_not_utf8_is_rejected() {
     use std::os::unix::ffi::OsStringExt;
     let odd = (OsString::from("ODD"), OsString::from_vec(vec![0xff]));
     let environment: CallerEnvironment = [odd].into_iter().collect();
-    let asked = |name: &str| caller_env(&BTreeSet::from([name.to_owned()]), &environment);
-    let refused = asked("ODD").unwrap_err().to_string();
+    let passed = |name: &str| caller_env(&BTreeSet::from([name.to_owned()]), &environment);
+    let refused = passed("ODD").unwrap_err().to_string();
     assert!(refused.contains("ODD"), "{refused}");
-    assert_eq!(asked("MISSING").unwrap(), BTreeMap::new());
+    assert_eq!(passed("MISSING").unwrap(), BTreeMap::new());
 }

@@ -78,10 +78,10 @@ fn code_only_rejects_other_keys() {
         (r#""code": "pass", "policy": "data-science""#, "policy"),
         (r#""file": "x.py", "policy": "/etc/shadow""#, "file"),
     ] {
-        let (ids, said) = task(members);
+        let (ids, error) = task(members);
         assert_eq!(ids, ["1"]);
-        let says = format!("tasks.jsonl:2: it has `{key}`, which `--code-only` refuses");
-        assert!(said.unwrap().starts_with(&says), "{members}");
+        let prefix = format!("tasks.jsonl:2: it has `{key}`, which `--code-only` refuses");
+        assert!(error.unwrap().starts_with(&prefix), "{members}");
     }
     let all = r#""code": "pass", "args": ["a"], "files": {"a": "b"}, "limits": {"wall": "1s"}"#;
     assert_eq!(task(all).0.len(), 2);
@@ -92,19 +92,19 @@ fn line(id: u32) -> String {
 }
 
 #[track_caller]
-fn wrong(text: impl AsRef<[u8]>, ids: &[&str], says: &str) {
-    let (found, said) = File::new(text).found();
+fn assert_error(text: impl AsRef<[u8]>, ids: &[&str], prefix: &str) {
+    let (found, error) = File::new(text).found();
     assert_eq!(found, ids);
-    let said = said.unwrap();
-    assert!(said.starts_with(says), "{said}");
+    let error = error.unwrap();
+    assert!(error.starts_with(prefix), "{error}");
 }
 
 #[test]
 fn lines_are_tasks_and_blank_lines_are_skipped() {
     let text = "\u{feff}".to_owned() + &line(1) + "\n \r\n" + &line(2) + line(3).trim_end();
-    let (ids, said) = File::new(text).found();
+    let (ids, error) = File::new(text).found();
     assert_eq!(
-        (ids, said),
+        (ids, error),
         (["1", "2", "3"].map(str::to_owned).to_vec(), None)
     );
     assert_eq!(File::new("").found(), (vec![], None));
@@ -113,60 +113,60 @@ fn lines_are_tasks_and_blank_lines_are_skipped() {
 #[test]
 fn task_without_id_gets_its_line_number() {
     let text = "\n{\"code\": \"pass\"}\n".to_owned() + &line(7) + "{\"code\": \"pass\"}";
-    let (ids, said) = File::new(text).found();
+    let (ids, error) = File::new(text).found();
     assert_eq!(
-        (ids, said),
+        (ids, error),
         (["2", "7", "4"].map(str::to_owned).to_vec(), None)
     );
     let twice = "an earlier task has the id 2 too";
     let text = line(2) + "{\"code\": \"pass\"}\n";
-    wrong(text, &["2"], &format!("tasks.jsonl:2: {twice}"));
+    assert_error(text, &["2"], &format!("tasks.jsonl:2: {twice}"));
     let file = File::new("{\"code\": \"1\"}\n{\"code\": \"2\"}\n");
-    let (left, said) = file.collect(file.tasks(&[TaskId::from(1)]));
-    assert_eq!((left, said), (vec!["2".to_owned()], None));
+    let (left, error) = file.collect(file.tasks(&[TaskId::from(1)]));
+    assert_eq!((left, error), (vec!["2".to_owned()], None));
 }
 
 #[test]
 fn invalid_line_is_reported_and_ends_reading() {
-    let behind = |wrong: &str| line(1) + wrong + &line(2);
-    wrong(
-        behind("{\"id\": 5, \"cod\": \"\"}\n"),
+    let between = |invalid: &str| line(1) + invalid + &line(2);
+    assert_error(
+        between("{\"id\": 5, \"cod\": \"\"}\n"),
         &["1"],
         "tasks.jsonl:2: unknown key `cod`: did you mean",
     );
-    wrong(
-        behind("\n{\"id\": 1, \"code\": \"x\"}\n"),
+    assert_error(
+        between("\n{\"id\": 1, \"code\": \"x\"}\n"),
         &["1"],
         "tasks.jsonl:3: an earlier task has the id 1",
     );
-    wrong(
-        behind("{\"id\": 5\n"),
+    assert_error(
+        between("{\"id\": 5\n"),
         &["1"],
         "tasks.jsonl:2: it is cut off",
     );
-    wrong(
+    assert_error(
         line(1) + "{\"id\": 2, \"co",
         &["1"],
         "tasks.jsonl:2: it is cut off",
     );
-    wrong("\0\0\0\n", &[], "tasks.jsonl:1: it is not JSON");
-    wrong(
-        behind("{\"id\": 5, \"file\": \"none.py\"}\n"),
+    assert_error("\0\0\0\n", &[], "tasks.jsonl:1: it is not JSON");
+    assert_error(
+        between("{\"id\": 5, \"file\": \"none.py\"}\n"),
         &["1"],
         "tasks.jsonl:2: `none.py` does not exist; check",
     );
-    wrong(
-        behind("{\"id\": 5, \"file\": \"/\"}\n"),
+    assert_error(
+        between("{\"id\": 5, \"file\": \"/\"}\n"),
         &["1"],
         "tasks.jsonl:2: `/` is a directory",
     );
-    wrong(
-        behind("{\"id\": 5, \"code\": \"x\", \"policy\": \"strit\"}\n"),
+    assert_error(
+        between("{\"id\": 5, \"code\": \"x\", \"policy\": \"strit\"}\n"),
         &["1"],
         "tasks.jsonl:2: policy: no built-in policy and no file is called \"strit\"",
     );
-    wrong(
-        behind("{\"id\": 5, \"code\": \"x\", \"limits\": {\"wall\": \"4s\"}}\n"),
+    assert_error(
+        between("{\"id\": 5, \"code\": \"x\", \"limits\": {\"wall\": \"4s\"}}\n"),
         &["1"],
         "tasks.jsonl:2: `limits.wall` is above the policy's 3s",
     );
@@ -183,7 +183,7 @@ fn nothing_follows_an_error() {
 #[test]
 fn overlong_line_is_rejected() {
     let long = vec![b' '; MOST_BYTES + 1];
-    wrong(
+    assert_error(
         [line(1).as_bytes(), &long].concat(),
         &["1"],
         "tasks.jsonl:2: it is over the 64 MiB",
@@ -194,7 +194,7 @@ fn overlong_line_is_rejected() {
 fn overrides_apply_to_every_policy() {
     let text =
         "{\"id\": 1, \"code\": \"x\", \"policy\": \"strict\", \"limits\": {\"wall\": \"4s\"}}\n";
-    wrong(
+    assert_error(
         text,
         &[],
         "tasks.jsonl:1: `limits.wall` is above the policy's 3s",
@@ -219,10 +219,11 @@ fn number_of_policies_is_bounded() {
         }
     }
     fs::write(file.path(), text).unwrap();
-    let (ids, said) = file.found();
+    let (ids, error) = file.found();
     assert_eq!(ids.len(), 2 * MOST_POLICIES);
     assert!(
-        said.unwrap()
+        error
+            .unwrap()
             .starts_with("tasks.jsonl:33: earlier tasks name 16 policies")
     );
 }
@@ -232,10 +233,11 @@ fn finished_tasks_are_skipped_but_count_as_duplicates() {
     let file = File::new(line(1) + &line(2) + &line(3) + &line(2));
     let tasks = file.tasks(&[TaskId::from(2), TaskId::from("3")]);
     let progress = Arc::clone(&tasks.progress);
-    let (ids, said) = file.collect(tasks);
+    let (ids, error) = file.collect(tasks);
     assert_eq!(ids, ["1", "3"]);
     assert!(
-        said.unwrap()
+        error
+            .unwrap()
             .starts_with("tasks.jsonl:4: an earlier task has the id 2")
     );
     assert_eq!(progress.finished(), 1);
@@ -253,19 +255,19 @@ fn growing_file_is_run_up_to_its_first_size() {
         let mut tasks = file.tasks(&[]);
         tasks.next().unwrap().unwrap();
         grow(&file.path(), "de\": \"pass\"}\n");
-        let (ids, said) = file.collect(tasks);
-        let said = said.unwrap();
+        let (ids, error) = file.collect(tasks);
+        let error = error.unwrap();
         if end == "\n" {
             assert_eq!(ids, ["2", "3"]);
             assert!(
-                said.starts_with("tasks.jsonl:4: the file has grown"),
-                "{said}"
+                error.starts_with("tasks.jsonl:4: the file has grown"),
+                "{error}"
             );
         } else {
             assert_eq!(ids, ["2"]);
             assert!(
-                said.starts_with("tasks.jsonl:3: the file has grown"),
-                "{said}"
+                error.starts_with("tasks.jsonl:3: the file has grown"),
+                "{error}"
             );
         }
     }
@@ -278,6 +280,6 @@ fn truncated_file_is_reported() {
     let mut tasks = file.tasks(&[]);
     tasks.next().unwrap().unwrap();
     fs::write(file.path(), line(0)).unwrap();
-    let (_, said) = file.collect(tasks);
-    assert!(said.unwrap().contains("the file has become shorter"));
+    let (_, error) = file.collect(tasks);
+    assert!(error.unwrap().contains("the file has become shorter"));
 }
