@@ -236,7 +236,7 @@ impl Simulation {
     }
 
     fn request(&mut self, name: &'static str) {
-        match self.admission.0.ask(&client(name)) {
+        match self.admission.0.enqueue(&client(name)) {
             Ok(Entry::Admitted) => self.admitted(name, self.now),
             Ok(Entry::Queued(ticket)) => self.waiting.push((name, self.now, ticket)),
             Err(_) => *self.refused.entry(name).or_default() += 1,

@@ -64,7 +64,8 @@ impl Route {
         found.map(PathBuf::as_path)
     }
 
-    /// Returns whether the lookup enters a directory and leaves it again, for example by a link in it.
+    /// Returns whether the lookup uses an entry beneath a directory that is not part of the resolved path, such as a
+    /// symbolic link there.
     pub fn turns_in(&self, directory: &Path) -> bool {
         let mut inside = self
             .entries

@@ -54,7 +54,7 @@ pub fn env(command: EnvCommand) -> Result<u8, Failure> {
             };
             let store = store()?;
             let mut pruned = prune(&store, extent).map_err(Error::from)?;
-            // Added environments are named after their packages only, so the same extent applies.
+            // The store of added packages has only environments with derived names.
             let added = prune(&store.added(), extent).map_err(Error::from)?;
             pruned.environments += added.environments;
             pruned.bytes += added.bytes;
