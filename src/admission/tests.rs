@@ -109,7 +109,7 @@ fn run_beyond_the_queue_is_rejected_at_once() {
 }
 
 #[test]
-fn empty_queue_rejects_at_once() {
+fn zero_length_queue_rejects_at_once() {
     let admission = admission(1, 0);
     let permit = admission.enter(&client("a"), None).unwrap();
     let refused = admission.enter(&client("b"), None).unwrap_err();

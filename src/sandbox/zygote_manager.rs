@@ -146,9 +146,9 @@ impl ZygoteManager {
 
     /// Discards a zygote that has ended or cannot be trusted, so that the next run starts another.
     pub fn discard(&self, ended: &Arc<Zygote>) {
-        let is_ended = |current: &mut Generation| Arc::ptr_eq(&current.zygote, ended);
+        let is_same = |current: &mut Generation| Arc::ptr_eq(&current.zygote, ended);
         // The caller holds a reference too, so this does not wait for the zygote to end.
-        lock(&self.shared.state).current.take_if(is_ended);
+        lock(&self.shared.state).current.take_if(is_same);
     }
 }
 

@@ -218,19 +218,19 @@ mod tests {
     fn error_in_input_names_its_key() {
         let dir = tempfile::tempdir().unwrap();
         let policies = Policies::default();
-        let input = |toml: &str, set: &[&str]| {
+        let error = |toml: &str, set: &[&str]| {
             let refused = get(&policies, text(toml, dir.path()), set);
             refused.expect_err("refused").to_string()
         };
         let wall = "[limits]\nwall = \"2x\"\n";
-        assert!(input(wall, &[]).starts_with("limits.wall: \"2x\" has an unknown unit"));
+        assert!(error(wall, &[]).starts_with("limits.wall: \"2x\" has an unknown unit"));
         let extends = "extends = \"standrad\"\n";
-        assert!(input(extends, &[]).starts_with("extends: no built-in policy and no file"));
+        assert!(error(extends, &[]).starts_with("extends: no built-in policy and no file"));
         // An error in a file has a line number.
         fs::write(dir.path().join("own.toml"), wall).unwrap();
         let extends = "extends = \"./own.toml\"\n";
-        assert!(input(extends, &[]).starts_with("./own.toml:2: limits.wall: "));
-        assert!(input("", &["limits.wall=2x"]).starts_with("--set: limits.wall: "));
+        assert!(error(extends, &[]).starts_with("./own.toml:2: limits.wall: "));
+        assert!(error("", &["limits.wall=2x"]).starts_with("--set: limits.wall: "));
     }
 
     #[test]
