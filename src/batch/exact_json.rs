@@ -46,7 +46,7 @@ pub enum ExactJsonError {
     #[error("it is cut off: the line ends before its JSON object does")]
     Truncated,
     /// An object has a duplicate key.
-    #[error("the key `{0}` appears duplicate")]
+    #[error("the key `{0}` appears twice")]
     DuplicateKey(String),
 }
 
