@@ -1,5 +1,5 @@
-"""The asyncio interface. It has the methods of the blocking one, with a driver that awaits. The event loop
-waits for the supervisor's socket itself, so only tools that are not async need a thread."""
+"""The asyncio interface: the methods of the blocking interface, with a driver that awaits. The event loop
+polls the supervisor's socket directly, so only synchronous tools need a thread."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ class AsyncDriver(Driver[C]):
     @staticmethod
     @types.coroutine
     def complete(work: Work[T]) -> Work[T]:
-        """Does work and returns its result."""
+        """Runs work to completion and returns its result."""
         return (yield from work)
 
     def perform(self, conversation: Actions[T]) -> Coroutine[Any, Any, T]:
-        """Has a conversation and returns its result."""
+        """Runs a conversation and returns its result."""
         return self.complete(self.conduct(conversation))
 
     def _check(self) -> None:
@@ -74,7 +74,7 @@ class AsyncDriver(Driver[C]):
 
         descriptor = link.fileno()
         try:
-            # An exception of a signal handler may have left an earlier connection of this number in the loop.
+            # A signal handler's exception may have left a reader for an earlier descriptor of this number.
             loop.remove_reader(descriptor)
             loop.add_reader(descriptor, finish)
             if events & select.POLLOUT:
@@ -106,7 +106,7 @@ class AsyncDriver(Driver[C]):
         return result
 
     def _settled(self) -> Work[bool]:
-        # In a task of its own: the caller's may be cancelled again, by a cancel scope of anyio at each await.
+        # In a separate task, because an anyio cancel scope cancels the caller's task at each await.
         settling = asyncio.ensure_future(self.complete(super()._settled()))
         while not settling.done():
             with suppress(asyncio.CancelledError):
@@ -133,7 +133,7 @@ async def _within(awaitable: Any, timeout: float | None) -> Any:
 def _awaiting(
     method: Callable[Concatenate[Any, P], T],
 ) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]:
-    """The async version of a method whose result is that of its object's driver."""
+    """Returns the async version of a method that returns its driver's result."""
     complete: Any = method
 
     @functools.wraps(method)
@@ -266,7 +266,7 @@ class AsyncSandbox(BaseSandbox):
         self.files = AsyncFiles(self._driver)
         """The files in the session's work directory."""
         self.commands = AsyncCommands(self._driver)
-        """The programs that run in the session, beside its cells."""
+        """The programs that run in the session, concurrently with its cells."""
 
     run = _awaiting(Sandbox.run)
     run_file = _awaiting(Sandbox.run_file)

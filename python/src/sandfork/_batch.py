@@ -1,4 +1,4 @@
-"""A batch, as a conversation with its supervisor. This module does no I/O; see `_conversation`."""
+"""A batch, as a conversation with the supervisor. This module does no I/O; see `_conversation`."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Source:
         self._tasks = tasks
 
     def take(self) -> Any:
-        """The next task, `PENDING` or `END`. Raises what the iterator raises."""
+        """Returns the next task, `PENDING` or `END`. Propagates exceptions of the iterator."""
         return next(self._tasks, END)
 
     async def cancel(self) -> None:
@@ -47,9 +47,9 @@ class Source:
 class Batch(Conversation):
     """The state of a batch, and the conversation that produces its next result.
 
-    A task is kept until its result arrives. If the supervisor dies, a new one gets the kept tasks again:
-    their progress is unknown, as with a zygote that is ended from outside. The host may have less room then,
-    and the new supervisor takes fewer at once.
+    A task is kept until its result arrives. If the supervisor dies, the kept tasks are sent to a new one,
+    because their progress is unknown. The host may have fewer free resources by then, so that the new
+    supervisor accepts fewer tasks at once.
     """
 
     noun = "batch"
@@ -62,14 +62,14 @@ class Batch(Conversation):
         self._on_progress = checked_function(on_progress, "on_progress")
         self._total = total
         self._in_flight: dict[int, Sent] = {}
-        # What a supervisor that died had, and this one does not have yet: follows `_in_flight` in order.
+        # Tasks of a supervisor that died which were not resent yet. In task order, they follow `_in_flight`.
         self._again: dict[int, Sent] = {}
         self._window, self._jobs = 0, 0
         self._taken = 0
         # Whether no further task is taken, and the exception to raise once the taken tasks have results.
         self._ended = False
         self._failure: Exception | None = None
-        # Whether the present supervisor knows that no further task comes.
+        # Whether `end` was sent to the current supervisor.
         self._told_end = False
         self._output = Output()
         self._deaths = 0
@@ -77,7 +77,7 @@ class Batch(Conversation):
         self._begun = 0.0
 
     def next(self) -> Actions[TaskResult | None]:
-        """The next result, or `None` when there are no more."""
+        """Returns the next result, or `None` when there are no more."""
         self._begun = self._begun or time.monotonic()
         connected = self.decoder is not None
         while True:
@@ -157,7 +157,8 @@ class Batch(Conversation):
             yield Send(_NO_MORE)
 
     def _take(self) -> tuple[int, Sent] | None:
-        """The next task of the source and its number; `None` if there is none yet, or no further one."""
+        """Takes the next task of the source and its number; `None` if none is available yet, or at the
+        end."""
         if self._ended:
             return None
         index = self._taken
@@ -214,7 +215,7 @@ class Batch(Conversation):
         return Execution(header, output.logs, [], info, buffers=buffers)
 
     def _end_with(self, header: Mapping[str, Any]) -> None:
-        """Records the supervisor's error, which is about one task or about the whole batch."""
+        """Records the supervisor's error, which concerns one task or the whole batch."""
         index = header.get("id")
         if index is None:
             self._failure = self._failure or refused(header)
@@ -224,10 +225,10 @@ class Batch(Conversation):
                 raise unexpected(header)
             said = f"{described(sent.id, index)}: {header.get('message')}"
             self._failure = RequestError(said)
-            # The supervisor starts no task after it.
+            # The supervisor starts no later task.
             self._in_flight = {i: sent for i, sent in self._in_flight.items() if i < index}
         self._again = {}
-        # It may read no more.
+        # The supervisor may have stopped reading.
         self._ended = self._told_end = True
 
     def _check_end(self) -> None:

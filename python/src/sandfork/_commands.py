@@ -1,8 +1,8 @@
-"""Programs that run in a session, beside its cells.
+"""Programs that run in a session, concurrently with its cells.
 
-Each program has a connection of its own to the supervisor, so that several run at once, also while a cell
-runs. What acts on a program (its input, a signal) goes over a connection that is made for it, so that it can
-be done while another thread or task waits for the program.
+Each program has a separate connection to the supervisor, so that several can run at once, even while a cell
+runs. Each request for a running program (input, a signal) uses a new connection, so that it can be made while
+another thread or task waits for the program.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ _LARGEST = 2**63 - 1
 _MOST_PROCESSES = 2**22
 _MOST_SIGNALS = 64
 _MOST_ROWS = 2**16 - 1
-# Handles on programs in the background, before those of programs that have ended are dropped.
+# The number of handles on background programs above which those of ended programs are dropped.
 _MOST_KNOWN = 64
 
 
 class CommandOptions(TypedDict, total=False):
-    """What `Commands.run` takes besides the program."""
+    """The options of `Commands.run`."""
 
     cwd: str | None
     env: Mapping[str, str] | None
@@ -55,13 +55,13 @@ class CommandOptions(TypedDict, total=False):
 
 
 class RunningCommand:
-    """A program that runs, in the list of a session."""
+    """A running program, as listed by `Commands.list`."""
 
     __slots__ = ("argv", "pid")
 
     def __init__(self, pid: int, argv: Sequence[str]) -> None:
         self.pid = pid
-        """The number of its process in the sandbox."""
+        """The process ID in the sandbox."""
         self.argv = list(argv)
         """The program and its arguments."""
 
@@ -83,22 +83,22 @@ class BaseCommand:
 
     @property
     def pid(self) -> int:
-        """The number of its process in the sandbox."""
+        """The process ID in the sandbox."""
         return self._driver.session.pid
 
     @property
     def result(self) -> CommandResult | None:
-        """How it ended, once `wait` has seen that."""
+        """The program's result, once `wait` has received it."""
         return self._driver.session.result
 
     @property
     def stdout(self) -> str:
-        """What it has printed, as far as `wait` has seen it."""
+        """The standard output that `wait` has received so far."""
         return "".join(self._driver.session.output.logs.stdout)
 
     @property
     def stderr(self) -> str:
-        """What it has printed to standard error, as far as `wait` has seen it."""
+        """The standard error that `wait` has received so far."""
         return "".join(self._driver.session.output.logs.stderr)
 
     def _waited(self) -> Work[CommandResult]:
@@ -125,9 +125,10 @@ class BaseCommand:
 
 
 class Command(BaseCommand):
-    """A program that runs in the background. `wait` waits for its end, and calls its callbacks meanwhile.
+    """A program that runs in the background. `wait` waits for its end, and calls the callbacks meanwhile.
 
-    A program that prints more than the connection holds, a megabyte, goes on only while `wait` runs.
+    A program that prints more than the connection can buffer, a megabyte, blocks until `wait` reads its
+    output.
     """
 
     __slots__ = ()
@@ -135,23 +136,23 @@ class Command(BaseCommand):
     _driver: SyncDriver[Program]
 
     def wait(self) -> CommandResult:
-        """Waits until it has ended."""
+        """Waits until the program has ended, and returns its result."""
         return self._driver.complete(self._waited())
 
     def kill(self, signal: int = signals.SIGKILL) -> None:
-        """Sends a signal to its process group. Raises `RequestError` if it has ended."""
+        """Sends a signal to the program's process group. Raises `RequestError` if the program has ended."""
         return self._driver.complete(self._act(_signal(signal)))
 
     def send_stdin(self, data: Input) -> None:
-        """Writes to its standard input, or types into its terminal. Waits while it does not read."""
+        """Writes to the program's standard input or terminal. Blocks while the program does not read."""
         return self._driver.complete(self._typed(data))
 
     def close_stdin(self) -> None:
-        """Closes its standard input: it reads the end of the file."""
+        """Closes the program's standard input, so that the program reads EOF."""
         return self._driver.complete(self._act(({"kind": "input", "end": True}, b"")))
 
     def resize(self, rows: int, columns: int) -> None:
-        """Gives its terminal another size."""
+        """Changes the size of the program's terminal."""
         return self._driver.complete(self._act(({"kind": "size", **_size(rows, columns)}, b"")))
 
 
@@ -164,11 +165,11 @@ class BaseCommands:
 
     def __init__(self, driver: Driver[Session]) -> None:
         self._driver = driver
-        # By their numbers. A program ends with its connection, so they are kept until they are not listed.
+        # Background programs by pid. A program ends with its connection, so handles are kept while it runs.
         self._known: dict[int, BaseCommand] = {}
 
     def connect(self, pid: int) -> Any:
-        """The handle on a program that was started in the background, by its number."""
+        """Returns the handle on a background program, by its process ID."""
         command = self._known.get(pid)
         if command is None:
             raise RequestError(f"no program of the session has the number {pid}: it has ended, or never was")
@@ -237,8 +238,8 @@ class BaseCommands:
 
 
 class Commands(BaseCommands):
-    """The programs of a session, which run beside its cells. They are jailed as the cells are, see the same
-    files, and what they use counts towards the session's limits."""
+    """The programs of a session, which run concurrently with its cells. They have the same jail, see the same
+    files, and their usage counts towards the session's limits."""
 
     __slots__ = ()
 
@@ -258,30 +259,30 @@ class Commands(BaseCommands):
     ) -> CommandResult | Command:
         """Runs a program, and returns its `CommandResult`; in the background, a `Command` once it runs.
 
-        - `command`: a program and its arguments, or a line for the shell.
-        - `cwd`: the directory in which it starts; the work directory without it.
-        - `env`: variables beside those that the session began with.
-        - `stdin`: what it reads, or `True` for what `Command.send_stdin` will write. In the background,
-          `Command.wait` writes it.
-        - `timeout`: seconds after which its process group is killed. Without it, `limits.wall` of the policy
-          for a program that is waited for, and no limit in the background.
-        - `on_stdout`, `on_stderr`: called with text as the program prints it, while it is waited for.
-        - `pty`: gives it a terminal of its own, of the size `(rows, columns)`, or `True` for one of 24 by 80.
-          What it prints is all standard output then.
-        - `output`: the bytes that it may print, in place of `limits.output` of the policy.
+        - `command`: a program and its arguments, or a shell command line.
+        - `cwd`: the current directory of the program; by default the work directory.
+        - `env`: variables in addition to the session's initial environment.
+        - `stdin`: the program's input, or `True` to write it later with `Command.send_stdin`. For a
+          background program, `Command.wait` writes the input.
+        - `timeout`: seconds after which the program's process group is killed. The default is the policy's
+          `limits.wall` for a foreground program, and no limit for a background program.
+        - `on_stdout`, `on_stderr`: called with text as the program prints it, while the caller waits for it.
+        - `pty`: gives the program a terminal of size `(rows, columns)`, or `True` for one of 24 by 80. All
+          output is then standard output.
+        - `output`: the maximum number of output bytes, instead of the policy's `limits.output`.
 
-        A program that could not be started raises `RequestError`. A program ends with its session, and when
-        the wait for it in the foreground is given up.
+        Raises `RequestError` if the program cannot be started. A program ends with its session, and when a
+        foreground wait for it is interrupted.
         """
         result: CommandResult | Command = self._driver.complete(self._run(command, background, **options))
         return result
 
     def list(self) -> list[RunningCommand]:
-        """The programs that run."""
+        """Lists the running programs."""
         return self._driver.complete(self._listed())
 
     def kill(self, pid: int, signal: int = signals.SIGKILL) -> None:
-        """Sends a signal to the process group of a program. Raises `RequestError` if there is none."""
+        """Sends a signal to the process group of a program. Raises `RequestError` if it does not exist."""
         return self._driver.complete(self._killed(pid, signal))
 
 
@@ -294,11 +295,12 @@ def _checked_env(env: Mapping[str, str] | None) -> dict[str, str]:
 
 
 def in_live_session(driver: Driver[Session], work: Callable[[int], Work[T]]) -> Work[T]:
-    """Does work on a connection beside that of a session: of the current one, or of a fresh one with
-    `on_death="restart"`. The work takes the session's number in its supervisor."""
+    """Performs work that uses its own connection, for the current session, or for a fresh one with
+    `on_death="restart"`. `work` receives the session's number in its supervisor."""
     with suppress(SessionEnded):
         return (yield from work((yield from _number(driver))))
-    # Its own connection knows why, and is how another one begins, unless a cell finds out right now.
+    # The session has ended. A request on its own connection records the reason and, with
+    # `on_death="restart"`, starts a fresh session. If the connection is busy, a running cell does the same.
     with suppress(SessionBusy):
         yield from driver.conduct(driver.session.file("stat", "."))
     return (yield from work((yield from _number(driver))))
@@ -306,7 +308,7 @@ def in_live_session(driver: Driver[Session], work: Callable[[int], Work[T]]) -> 
 
 @contextmanager
 def _closed_on_failure(driver: Driver[Program]) -> Iterator[None]:
-    """The end of its connection ends the program."""
+    """Closes a program's connection on an exception, which ends the program."""
     try:
         yield
     except BaseException:
@@ -315,7 +317,8 @@ def _closed_on_failure(driver: Driver[Program]) -> Iterator[None]:
 
 
 def _number(driver: Driver[Session]) -> Work[int]:
-    """The number by which other connections find a session in its supervisor."""
+    """Returns the number by which other connections refer to a session, and opens the session if
+    necessary."""
     session = driver.session
     driver._check()
 
@@ -326,7 +329,7 @@ def _number(driver: Driver[Session]) -> Work[int]:
         yield
 
     if session.info is None or session.ended is not None or _supervisor.is_gone(session.supervisor):
-        # As a cell: the session is opened, or another one with `on_death="restart"`.
+        # As for a cell, the session is opened, or restarted with `on_death="restart"`.
         yield from driver.conduct(session._alive(is_there))
     if session.supervised is None:
         raise ProtocolError("the supervisor did not say how to find the session's programs")
@@ -351,7 +354,7 @@ def _size(rows: int, columns: int) -> dict[str, Any]:
 
 
 def _once(kind: Any, conversation: Conversation, actions: Actions[Any]) -> Work[Any]:
-    """Has one conversation over a connection of its own."""
+    """Runs one conversation on a separate connection."""
     driver = kind(conversation)
     try:
         return (yield from driver.conduct(actions))

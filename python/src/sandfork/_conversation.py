@@ -41,7 +41,7 @@ class StandBy(NamedTuple):
 
 
 class Interrupt(NamedTuple):
-    """Ask the supervisor to interrupt what it runs."""
+    """Ask the supervisor to interrupt the running cell."""
 
 
 class Send(NamedTuple):
@@ -89,8 +89,8 @@ class Notify(Invoke):
 
 
 class Decode(NamedTuple):
-    """Call a function that decodes what a guest sent, which may take long: beside an event loop, it runs in a
-    thread. The result is the function's. Raises `SessionClosed` if the session is closed meanwhile."""
+    """Call a function that decodes data from a guest. Decoding may take long, so an asyncio driver runs it in
+    a thread. The result is the function's. Raises `SessionClosed` if the session is closed meanwhile."""
 
     function: Callable[[], Any]
 
@@ -98,9 +98,9 @@ class Decode(NamedTuple):
 Action = Union[Connect, StandBy, Interrupt, Send, Receive, Invoke, Decode]
 Actions = Generator[Action, Any, T]
 Handle = Callable[[Frame, Decoder], Actions[None]]
-"""Handles a message of the guest that answers no request: `output`, `display`, `call` or `connect`."""
+"""Handles an unsolicited message of the guest: `output`, `display`, `call` or `connect`."""
 Complete = Callable[[Mapping[str, Any]], Actions[None]]
-"""Completes a request, whose caller has left, with its answer."""
+"""Handles the reply to a request whose caller was cancelled."""
 
 
 _OF_COPIES = ("snapshot", "accepted", "opened")
@@ -125,12 +125,13 @@ class Callbacks(NamedTuple):
 
 
 class Conversation:
-    """The state of a connection. It sends one request at a time. Each request has a number, which its answer
+    """The state of a connection. It sends one request at a time. Each request has a number, which the reply
     repeats."""
 
     noun = "session"
-    """The word for it in error messages."""
+    """The noun for the conversation in error messages."""
     lost = "variables, imports and files are lost"
+    """The consequence of its end, in error messages."""
 
     def __init__(self, opening: Mapping[str, Any], stdin: int | None = None) -> None:
         """`opening` is the first message, and `stdin` the descriptor that is passed with it."""
@@ -146,15 +147,15 @@ class Conversation:
         self.supervisor: Supervisor | None = None
         """The supervisor at the other end of the latest connection."""
         self.supervised: int | None = None
-        """The session's number in its supervisor, by which its programs find it."""
+        """The session's number in its supervisor, by which other connections refer to it."""
         self.waits = False
-        """Whether it waits for its sandbox."""
+        """Whether the caller waits for a sandbox."""
         self.paused = False
-        """Whether its supervisor has paused it."""
+        """Whether the supervisor has paused the session."""
         self.closed = False
-        """Whether its caller has closed it."""
+        """Whether the caller has closed the conversation."""
         self.number = _events.enter(self)
-        """Its number in this process, which log records have."""
+        """The conversation's number in this process, as in log records."""
         self._opening = opening
         self._stdin = stdin
         self._number = 0
@@ -162,7 +163,7 @@ class Conversation:
         self._complete: Complete | None = None
         # Several requests are unanswered while a session is established. An exception then loses the session.
         self._establishing = False
-        # Whether its supervisor has reported a worker, or a batch, over this connection.
+        # Whether the supervisor has reported a worker, or a batch, over this connection.
         self._has_started = False
 
     def __reduce__(self) -> NoReturn:
@@ -237,7 +238,7 @@ class Conversation:
         return header
 
     def _started(self, header: Mapping[str, Any]) -> None:
-        """Takes the supervisor's report on a worker, or on a batch."""
+        """Processes the supervisor's report on a worker, or on a batch."""
         version = header.get("version")
         if version != VERSION:
             raise ProtocolError(
@@ -260,7 +261,8 @@ class Conversation:
         outgoing: OutgoingValue = NO_BUFFERS,
         kind: type[Send] = Send,
     ) -> Send:
-        """A request with the next number. It counts as unanswered from now on, so it must be sent at once."""
+        """Returns a request with the next number. It counts as unanswered from now on, so send it
+        immediately."""
         self._number = header["id"] = number = self._number + 1
         send = message(header, payload, outgoing, kind)
         self.under_way = number
@@ -275,7 +277,7 @@ class Conversation:
             outgoing.close()
 
     def _answer(self, kind: str, number: int | None = None, path: str = "") -> Actions[Frame]:
-        """Waits for the answer to a request and returns it. Raises the error with which it is answered."""
+        """Waits for the reply to a request and returns it. Raises an error reply as an exception."""
         frame: Frame = yield from self._recv((kind,), number, discarding("no cell is running"))
         if frame.header["kind"] == "outcome":
             self._outcome(frame)
@@ -287,8 +289,8 @@ class Conversation:
     def _recv(
         self, kinds: Sequence[str], number: int | None, handle: Handle, deadline: float | None = None
     ) -> Actions[Any]:
-        """Receives the answer to a request: a frame of one of these kinds, or an `error`. Returns `None` at
-        the deadline. `handle` is called with the guest's messages before it."""
+        """Receives the reply to a request: a frame of one of these kinds, or an `error`. Returns `None` at
+        the deadline. Passes the guest's messages before the reply to `handle`."""
         while True:
             frame: Frame | None = yield Receive(deadline)
             if frame is None:
@@ -299,13 +301,13 @@ class Conversation:
             if kind not in _OF_GUESTS:
                 raise unexpected(frame.header)
             yield from handle(frame, self._incoming)
-            # A guest may have more messages ready each time.
+            # A guest may send messages without pause, so the deadline is checked after each one.
             if deadline is not None and time.monotonic() >= deadline:
                 return None
 
     def _outcome(self, frame: Frame) -> Sequence[memoryview]:
-        """The buffers of an outcome. Refuses an outcome that lacks a required field, and descriptors that no
-        field refers to."""
+        """Returns the buffers of an outcome. Rejects an outcome that lacks a required field, and descriptors
+        that no field refers to."""
         buffers = unpack(frame, self._incoming)
         self._check(frame.header)
         if frame.header.get("session") not in ("live", "ended"):
@@ -315,7 +317,7 @@ class Conversation:
         return buffers
 
     def _check(self, header: Mapping[str, Any]) -> None:
-        """Refuses a result without its required fields."""
+        """Raises `ProtocolError` for a result without its required fields."""
         outcome = header.get("outcome")
         if type(outcome) is not dict or type(outcome.get("status")) is not str:
             raise ProtocolError("the supervisor sent an outcome without a status")
@@ -325,7 +327,7 @@ class Conversation:
 
     @property
     def _incoming(self) -> Decoder:
-        """The connection's decoder. There must be a connection."""
+        """The connection's decoder. Requires a connection."""
         assert self.decoder is not None
         return self.decoder
 
@@ -336,7 +338,7 @@ def message(
     outgoing: OutgoingValue = NO_BUFFERS,
     kind: type[Send] = Send,
 ) -> Send:
-    """A message with the buffers of its values, which are added to the header."""
+    """Encodes a message, and adds the buffers of its values to the header."""
     if outgoing is NO_BUFFERS:
         return kind(encode(header, payload))
     header.update(outgoing.field)
@@ -344,7 +346,7 @@ def message(
 
 
 def decode(frame: Frame, function: Callable[[], T]) -> Actions[T]:
-    """The result of a function that decodes the values of a message of the guest."""
+    """Decodes the values of a guest's message: small ones directly, large ones by a `Decode` action."""
     if frame.header_length <= _SMALL and "blob" not in frame.header:
         return function()
     found: T = yield Decode(function)
@@ -352,7 +354,8 @@ def decode(frame: Frame, function: Callable[[], T]) -> Actions[T]:
 
 
 def discarding(why: str) -> Handle:
-    """Discards a guest's output, refuses its calls for this reason, and decides on no connection."""
+    """Returns a handler that discards a guest's output, refuses its calls for this reason, and makes no
+    decision on connections."""
 
     def handle(frame: Frame, decoder: Decoder) -> Actions[None]:
         discard(frame, decoder)
@@ -366,12 +369,12 @@ def discarding(why: str) -> Handle:
 
 
 def decision(question: Mapping[str, Any], allowed: bool | None) -> Send:
-    """A decision on a connection of the guest; `None` is none."""
+    """Returns the message with a decision on a connection of the guest; `None` means no decision."""
     return message({"kind": "decide", "question": question.get("question"), "allowed": allowed})
 
 
 def unexpected(header: Mapping[str, Any]) -> Exception:
-    """The exception for a message that answers no request: the reason why the connection is unusable, or a
+    """Returns the exception for an unsolicited message: the reason why the connection is unusable, or a
     protocol violation."""
     if header["kind"] == "error":
         said = refused(header)

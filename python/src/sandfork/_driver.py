@@ -1,6 +1,5 @@
-"""Performs the actions of conversations: the common part of both drivers, and the driver of a blocking
-caller. The thread of a blocking caller waits for the supervisor itself, so that no other thread has to wake
-it."""
+"""Performs the actions of conversations: the common part of both drivers, and the driver for blocking
+callers. A blocking caller's own thread waits for the supervisor, which saves a wake-up by another thread."""
 
 from __future__ import annotations
 
@@ -38,13 +37,13 @@ C = TypeVar("C", bound=Conversation)
 T = TypeVar("T")
 
 Work = Generator[Any, Any, T]
-"""What a driver does for its caller. It yields what an event loop waits for; a blocking driver's yields
-nothing."""
+"""Work of a driver for its caller. It yields the futures that an event loop waits for; that of a blocking
+driver never yields."""
 
 # After these errors, and when the caller abandons a conversation, the connection is unusable.
 _FATAL = (SupervisorError, SessionClosed, SessionForked, GeneratorExit)
 
-# Holds the turn of a closed driver permanently.
+# Permanently holds the turn of a closed driver, so that no conversation can begin.
 _CLOSED = object()
 
 
@@ -60,8 +59,8 @@ class Resources:
         self.loop: LoopThread | None = None
 
     def close(self) -> None:
-        """For a finalizer: no conversation is possible any more. At the interpreter's exit, threads and
-        functions of `atexit` may still try."""
+        """Releases the resources for good; called by a finalizer. At the interpreter's exit, threads and
+        `atexit` functions may still try to begin a conversation, and fail."""
         self.closed = True
         self.release()
 
@@ -78,15 +77,16 @@ class Driver(ABC, Generic[C]):
     """Conducts the conversations of one session or batch, one at a time."""
 
     blocking: bool
-    """Whether a read waits for data."""
+    """Whether reads block until data arrives."""
 
     def __init__(self, session: C, *, owner: object = None) -> None:
-        """The end of `owner` releases the driver's resources; without one, that of the driver."""
+        """The driver's resources are released when `owner`, or by default the driver, is
+        garbage-collected."""
         self.session = session
         self.resources = Resources()
         weakref.finalize(self if owner is None else owner, self.resources.close)
         self._process = _supervisor.this_process
-        # Whether a conversation has begun and did not end, and the session was not made ready for another.
+        # Whether a conversation has begun, and has neither ended nor been settled after an exception.
         self._is_open = False
         # The conversation that has the turn. A signal handler or a finalizer could deadlock on a lock;
         # `dict.setdefault` is atomic and never waits.
@@ -120,7 +120,7 @@ class Driver(ABC, Generic[C]):
             _events.report(session, _events.INFO, "ended", "has ended: closed")
 
     def conduct(self, conversation: Actions[T]) -> Work[T]:
-        """Has a conversation and returns its result. Raises `SessionBusy` at once if another one is active.
+        """Runs a conversation and returns its result. Raises `SessionBusy` if another one is active.
 
         After an exception of the caller, a running cell is interrupted, and the conversation waits briefly
         for its end.
@@ -137,7 +137,8 @@ class Driver(ABC, Generic[C]):
             _events.refused(self.session, error)
             if self._turns.get(None) is turn:
                 try:
-                    # Releases what the conversation holds before anything else is sent on the connection.
+                    # Releases the conversation's descriptors before another message is sent on the
+                    # connection.
                     conversation.close()
                     yield from self._mend(error)
                 finally:
@@ -155,10 +156,10 @@ class Driver(ABC, Generic[C]):
 
     @abstractmethod
     def in_thread(self, function: Callable[[], T]) -> Work[T]:
-        """Calls a function that may block for long."""
+        """Calls a function that may block for a long time."""
 
     def check_process(self) -> None:
-        """Raises `SessionForked` in a process that was forked from its own."""
+        """Raises `SessionForked` in a forked child of the process that created the driver."""
         if self._process is not _supervisor.this_process:
             raise SessionForked(
                 f"this {self.session.noun} belongs to the process that this one was forked from: open one "
@@ -202,7 +203,7 @@ class Driver(ABC, Generic[C]):
         return link is not None and link.decoder is self.session.decoder and not link.torn
 
     def _mend(self, error: BaseException) -> Work[None]:
-        """After an exception: makes the session ready for the next request, or ends it."""
+        """Recovers from an exception: makes the session ready for the next request, or ends it."""
         if not self._is_connected:
             self._is_open = False
             return
@@ -217,7 +218,8 @@ class Driver(ABC, Generic[C]):
         self._is_open = False
 
     def _settled(self) -> Work[bool]:
-        """Whether the session is ready for another request, after an exception of the caller."""
+        """Settles the session after an exception of the caller. Returns whether it can serve another
+        request."""
         return self._perform(self.session.settle())
 
     def _lose(self, error: BaseException | None = None) -> None:
@@ -298,19 +300,20 @@ class Driver(ABC, Generic[C]):
         return frame
 
     def _next_frame(self, decoder: Decoder) -> Frame | None:
-        """The next frame that says more than whether the session is paused."""
+        """Returns the next frame other than a `state` message, whose content it records."""
         while (frame := decoder.next_frame()) is not None and frame.header["kind"] == "state":
             self.session.paused = frame.header.get("session") == "paused"
         return frame
 
     @property
     def paused(self) -> bool:
-        """Whether the session is paused, as its supervisor has said. Reads nothing that others wait for."""
+        """Whether the session is paused, according to the supervisor's latest message. Peeks at the socket
+        without consuming data."""
         link, paused = self.resources.link, self.session.paused
         if link is not None and not self._turns:
             said = Decoder()
             said.feed(link.ahead())
-            # If a conversation has begun meanwhile, this may begin in the middle of a frame.
+            # If a conversation has begun meanwhile, the data may start in the middle of a frame.
             with suppress(ProtocolError):
                 while (frame := said.next_frame()) is not None:
                     if frame.header["kind"] == "state":
@@ -323,7 +326,7 @@ class Driver(ABC, Generic[C]):
         descriptor = action.descriptor
         with link.writing:
             if isinstance(action, SendCell):
-                # Set exactly here: an interrupt from now on is written after the cell.
+                # Set under the lock, so that any later interrupt is written after the cell.
                 link.cancel_interrupt()
                 self.session.running = True
             link.half_written = True
@@ -342,8 +345,8 @@ class Driver(ABC, Generic[C]):
             link.flush_interrupt()
 
     def _make_room(self, link: Link) -> Work[bool]:
-        """Waits until the socket accepts more, and reads what arrives meanwhile: the supervisor may wait for
-        us to read before it reads. Returns false when the peer is gone."""
+        """Waits until the socket accepts more data, and reads data that arrives meanwhile, because the
+        supervisor may not read before its own data was read. Returns false when the peer is gone."""
         yield from self.wait(link, select.POLLIN | select.POLLOUT)
         try:
             return link.read(DONT_WAIT)
@@ -352,13 +355,13 @@ class Driver(ABC, Generic[C]):
 
 
 class SyncDriver(Driver[C]):
-    """The driver of a blocking caller."""
+    """The driver for blocking callers."""
 
     blocking = True
 
     @staticmethod
     def complete(work: Work[T]) -> T:
-        """Does work and returns its result."""
+        """Runs work to completion and returns its result."""
         try:
             next(work)
         except StopIteration as end:
@@ -367,7 +370,7 @@ class SyncDriver(Driver[C]):
         raise AssertionError("blocking work does not yield")
 
     def perform(self, conversation: Actions[T]) -> T:
-        """Has a conversation and returns its result."""
+        """Runs a conversation and returns its result."""
         return self.complete(self.conduct(conversation))
 
     def wait(self, link: Link, events: int, deadline: float | None = None, wake: Any = None) -> Work[bool]:

@@ -1,4 +1,4 @@
-"""The result of a cell, in the shape of E2B's `Execution`, with the supervisor's measurements."""
+"""The result of a cell, with the attributes of E2B's `Execution` and the supervisor's measurements."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ class Execution:
     `status` is `ok`, `exception`, `exit`, `timeout`, `cpu-limit`, `memory-limit`, `pids-limit`,
     `output-limit`, `file-limit`, `denied`, `signal`, `protocol-violation` or `interrupted`. `results`,
     `value`, `logs` and `error` come from the guest. `status`, `limit`, `usage` and `enforced` come from
-    the supervisor and the kernel. Neither counts some limits, such as that on open files: a guest can fail as
-    if it had reached one, and `denied` has the limit as reported by the guest then.
+    the supervisor and the kernel. An exception are limits that neither of them measures, such as that on open
+    files: a guest can claim to have reached one, and `denied` then lists it as reported by the guest.
     """
 
     def __init__(
@@ -67,8 +67,8 @@ class Execution:
         self._results: list[Result] | None = None
         self._value = _UNDECODED
         self.summary: str | None = None
-        """What stands for the value's `repr()`, once the value was read, if that takes too much time or
-        memory."""
+        """A replacement for the value's `repr()` if that would take too much time or memory; set when `value`
+        is first read."""
         self.logs = logs
         """The cell's stdout and stderr."""
         self.restarted = restarted
@@ -76,7 +76,7 @@ class Execution:
 
     @property
     def status(self) -> str:
-        """How the cell ended, in one word: see the class for the values."""
+        """How the cell ended; the class lists the values."""
         return str(self._outcome["status"])
 
     @property
@@ -91,9 +91,9 @@ class Execution:
 
     @property
     def value(self) -> Any:
-        """The value of the last expression; also `None` if there is none.
+        """The value of the last expression; `None` if there is none.
 
-        A value that could not be transferred is an `Opaque`, also inside a container.
+        A value that could not be transferred is an `Opaque`, even inside a container.
         """
         if self._value is _UNDECODED:
             decoder = _values.Decoder(self._buffers)
@@ -108,8 +108,8 @@ class Execution:
 
     @property
     def results(self) -> list[Result]:
-        """What the cell showed, in order. `is_main_result` marks the value of the last expression. Before a
-        last `;` it is not shown."""
+        """The displays of the cell, in order. `is_main_result` marks the value of the last expression, which
+        a final `;` suppresses."""
         if self._results is None:
             results = list(self._shown)
             is_shown = any(shown.is_main_result for shown in results) or self._header.get("quiet") is True
@@ -121,7 +121,7 @@ class Execution:
 
     @property
     def text(self) -> str | None:
-        """The value of the last expression as text, unless a `;` follows it."""
+        """The value of the last expression as text, unless a final `;` suppresses it."""
         return next((shown.text for shown in self.results if shown.is_main_result), None)
 
     @property
@@ -162,9 +162,9 @@ class Execution:
 
     @property
     def denied(self) -> tuple[Denial, ...]:
-        """Refused operations, as far as they could be observed, at most 64: first what the exception tells
-        of, then the limit that was reached, then what the kernel counted and the connections that were
-        refused."""
+        """Refused operations, as far as they could be observed, at most 64: first those that the exception
+        reports, then the limit that was reached, then those that the kernel counted, and refused
+        connections."""
         return _reports.denials(self._outcome.get("denied", ()))
 
     @property
@@ -174,7 +174,7 @@ class Execution:
 
     @property
     def network(self) -> tuple[Connection, ...]:
-        """Connections to other hosts, and those that were refused. Of very many, only some:
+        """Connections to other hosts, including refused ones. The list is truncated if it is very long;
         `usage.connections` counts all."""
         return _reports.connections(self._outcome.get("network", ()))
 
@@ -194,25 +194,24 @@ class Execution:
         return self._header.get("final") is True
 
     def to_text(self, max_length: int = 20_000) -> str:
-        """What a model should see of the cell: its output, then its value or why it has none, and whether
-        its session ended. At most `max_length` characters: what is longer loses its middle, the output
-        first."""
+        """Formats the cell for a model: its output, then its value or error, and whether its session ended.
+        Texts above `max_length` characters lose their middle, the output first."""
         return _text.described(self, max_length)
 
     def to_dict(self, *, compact: bool = False) -> dict[str, Any]:
-        """The values, output, exception and outcome of the cell as data that JSON can represent.
+        """Returns the values, output, exception and outcome of the cell as data that JSON can represent.
 
-        With `compact`, only how the cell ended, its output, value and error, and how long it took; what is
-        empty is left out. What JSON has no form for is then its `repr()`.
+        With `compact`, returns only the status, exit code, limit, output, value, error and wall time, without
+        empty fields. Values that JSON cannot represent are then their `repr()`.
         """
         if compact:
             return _text.compact(self)
-        # `to_json` handles what a guest can do to its values.
+        # `to_json` handles values that a guest has crafted.
         document: dict[str, Any] = json.loads(self.to_json())
         return document
 
     def to_json(self) -> str:
-        """The values, output, exception and outcome of the cell as JSON text."""
+        """Returns the values, output, exception and outcome of the cell as JSON text."""
         error = self.error
         results = [{name: result[name] for name in result.formats()} for result in self.results]
         document = {
@@ -235,13 +234,13 @@ class Execution:
         try:
             return json.dumps(document, default=repr, allow_nan=False)
         except (RecursionError, ValueError):
-            # The guest's JSON is nested too deeply to be written again, or has numbers that JSON has not.
-            # Its text is used then.
+            # The guest's JSON is nested too deeply to be serialized again, or has numbers that JSON does not
+            # allow. Its source text is used instead.
             document["results"] = [{name: result._plain(name) for name in result} for result in self.results]
             return json.dumps(document, default=repr)
 
     def __getstate__(self) -> dict[str, Any]:
-        # The value is decoded first, which releases its buffers: mapped files of this process.
+        # Decoding the value first releases its buffers, which are mapped files of this process.
         return {"_value": self.value, **vars(self)}
 
     def __repr__(self) -> str:

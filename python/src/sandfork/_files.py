@@ -1,8 +1,8 @@
-"""The files in a session's work directory.
+"""Reads and writes the files in a session's work directory.
 
 The supervisor opens each file by a path that cannot leave that directory, follows no link, and opens
-only regular files. This module reads and writes the open file, so the guest may rename or replace it
-meanwhile without effect.
+only regular files. This module reads and writes the open descriptor, so renaming or replacing the file
+meanwhile has no effect.
 """
 
 from __future__ import annotations
@@ -74,12 +74,12 @@ class BaseFiles:
         if not isinstance(data, (bytes, bytearray, memoryview, str)) and not hasattr(data, "read"):
             raise RequestError(f"the data is of type {type(data).__name__}: give bytes, text or an open file")
         if isinstance(data, str):
-            # Before the file is emptied.
+            # Encoded before the file is truncated, so that an error leaves it unchanged.
             data = utf_8(data, "the data")
         size = None if append else _size(data)
         if size is None:
             return self._copied("open_write", path, lambda file: file.write(data), append=bool(append))
-        # The supervisor empties a file that it does not open for more.
+        # Opened for appending, because the supervisor truncates a file that it opens for writing.
         return self._copied("open_write", path, lambda file: file.replace(data, size), append=True)
 
 
@@ -97,13 +97,14 @@ class Files(BaseFiles):
     def write(self, path: Path, data: Data, *, append: bool = False) -> None:
         """Writes bytes, text (as UTF-8) or the content of an open file. The directory must exist.
 
-        Data that has no room leaves the file as it was, and a new one empty. Of an open text file, or one
-        that is not a regular file of the host, what fits has replaced the file's content by then.
+        If the data does not fit, an existing file is unchanged, and a new one is empty. This does not hold if
+        `data` is an open text file, or an open file that is not a regular file: then the file contains the
+        part that fits.
         """
         return self._driver.complete(self._written(path, data, append=append))
 
     def read(self, path: Path, *, max_bytes: int = MAX_BYTES) -> bytes:
-        """Reads a file's bytes. Raises `FileTooLarge` if it has more than `max_bytes`."""
+        """Reads a file's bytes. Raises `FileTooLarge` if it is larger than `max_bytes`."""
         return self._driver.complete(self._copied("open_read", path, lambda file: file.read(max_bytes)))
 
     def read_bytes(self, path: Path, *, max_bytes: int = MAX_BYTES) -> bytes:
@@ -113,22 +114,22 @@ class Files(BaseFiles):
     def read_text(
         self, path: Path, *, encoding: str = "utf-8", errors: str = "strict", max_bytes: int = MAX_BYTES
     ) -> str:
-        """Reads a file as text. Raises `FileTooLarge` if it has more than `max_bytes`."""
+        """Reads a file as text. Raises `FileTooLarge` if it is larger than `max_bytes`."""
         copy = self._copied("open_read", path, lambda file: file.read(max_bytes).decode(encoding, errors))
         return self._driver.complete(copy)
 
     def list(self, path: Path = ".") -> list[FileEntry]:
-        """The entries of a directory, in no particular order."""
+        """Lists the entries of a directory, in no particular order."""
         request = self._requested("list", path, lambda answer: [_entry(one) for one in answer["entries"]])
         return self._driver.complete(request)
 
     def stat(self, path: Path) -> FileEntry:
-        """The entry of a path. A symbolic link is not followed."""
+        """Returns the entry of a path. A symbolic link is not followed."""
         request = self._requested("stat", path, lambda answer: _entry(answer["entry"]))
         return self._driver.complete(request)
 
     def exists(self, path: Path) -> bool:
-        """Whether the path exists. A symbolic link is not followed."""
+        """Returns whether the path exists. A symbolic link is not followed."""
 
         def is_there() -> Work[bool]:
             try:
@@ -167,14 +168,14 @@ class Files(BaseFiles):
     def watch(
         self, path: Path = ".", *, recursive: bool = False, on_event: OnEvent | None = None
     ) -> FileWatch:
-        """Watches a directory from now on, with `recursive` also those below it, also while a cell runs.
+        """Watches a directory, and with `recursive` its subdirectories, even while a cell runs.
 
             with sbx.files.watch("src", recursive=True) as watch:
                 for event in watch:
                     print(event.type, event.path)
 
-        `on_event` is called with each event instead, in a thread of its own, until the watch ends or the
-        function raises. What the guest writes to memory that it has mapped is not seen.
+        With `on_event`, the function is called with each event in a separate thread, until the watch ends or
+        the function raises. Writes of the guest to a memory-mapped file are not reported.
         """
         watch: FileWatch = self._driver.complete(self._watched(path, recursive, on_event))
         return watch
@@ -191,7 +192,7 @@ class _Opened(NamedTuple):
         return b"".join(self.chunks(most))
 
     def chunks(self, most: int) -> Iterator[bytes]:
-        """The file's bytes. Raises `FileTooLarge` if it has more than `most`."""
+        """Yields the file's bytes. Raises `FileTooLarge` if it has more than `most`."""
         if self.size > most:
             raise self._too_large(f"{self.size} bytes", most)
         # The guest may be writing. Reading one byte more than allowed distinguishes "too long" from "just
@@ -207,7 +208,8 @@ class _Opened(NamedTuple):
         raise self._too_large("a file that grows while it is read", most)
 
     def replace(self, data: Data, size: int) -> None:
-        """Writes data of this size in place of the file's. Without room for it, the file stays as it was."""
+        """Replaces the file's content with data of this size. If the data does not fit, the file is
+        unchanged."""
         number = self.file.fileno()
         fcntl.fcntl(number, fcntl.F_SETFL, fcntl.fcntl(number, fcntl.F_GETFL) & ~os.O_APPEND)
         before = os.fstat(number).st_size
@@ -215,7 +217,7 @@ class _Opened(NamedTuple):
             if 0 < before < size:
                 os.posix_fallocate(number, 0, size)
         except OSError as error:
-            # Another error means that this file system reserves nothing.
+            # Any other error means that this file system cannot reserve space.
             if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
                 os.ftruncate(number, before)
                 raise self._failed(error) from None
@@ -261,7 +263,7 @@ class _Opened(NamedTuple):
 
 
 def _size(data: Data) -> int | None:
-    """How many bytes the data has, if that is known before it is read."""
+    """Returns the size of the data in bytes, if it is known before the data is read."""
     if isinstance(data, memoryview):
         return data.nbytes
     if isinstance(data, (bytes, bytearray)):
@@ -273,7 +275,7 @@ def _size(data: Data) -> int | None:
 
 
 def _save(chunks: Iterable[bytes], local: Path) -> None:
-    """Writes a file of the host, which is replaced once the copy is complete."""
+    """Writes a file of the host, and replaces an existing one atomically."""
     whole = os.fspath(local)
     part = f"{whole}.{os.urandom(4).hex()}.part"
     with open(part, "xb") as copy:

@@ -25,8 +25,8 @@ class ListChange(TypedDict, total=False):
 
 
 class Credential(TypedDict):
-    """A header that each request to a host gets. Its value has references in place of secrets: `${NAME}` for
-    a variable of the environment, `${file:/path}` for a file."""
+    """A header that is set on each request to a host. Its value contains references to secrets: `${NAME}` for
+    an environment variable, `${file:/path}` for a file."""
 
     header: str
     value: str
@@ -37,7 +37,7 @@ class _HostOf(TypedDict):
 
 
 class Host(_HostOf, total=False):
-    """A host that the guest may connect to, with conditions (`docs/network.md` in the repository)."""
+    """A host to which the guest may connect, with conditions (`docs/network.md` in the repository)."""
 
     ports: Sequence[int]
     methods: Sequence[str]
@@ -75,15 +75,16 @@ class PythonTable(TypedDict, total=False):
 
 
 class EnvironmentsTable(TypedDict, total=False):
-    """`[environments]`: whether missing packages are installed at the first use, and others can be added to
-    running sessions."""
+    """`[environments]`: whether missing packages are installed at the first use, and whether packages can be
+    added to running sessions."""
 
     create: bool
     add: bool
 
 
 class ImportsTable(TypedDict, total=False):
-    """`[imports]`: what guest code may import. It gives good messages; it is no security boundary."""
+    """`[imports]`: the modules that guest code may import, for good error messages; not a security
+    boundary."""
 
     allow: _Texts
 
@@ -103,7 +104,7 @@ class FilesystemTable(TypedDict, total=False):
 
 
 class NetworkTable(TypedDict, total=False):
-    """`[network]`: the network mode, `"none"`, `"loopback"` or `"allow"`, and for the latter the hosts."""
+    """`[network]`: the network mode, `"none"`, `"loopback"` or `"allow"`, and the allowed hosts."""
 
     mode: str
     allow: _Hosts
@@ -151,8 +152,8 @@ class AssuranceTable(TypedDict, total=False):
 
 
 class SessionTable(TypedDict, total=False):
-    """`[session]`: the times after which a session ends, and after which one that is not used is paused,
-    `"never"` for no limit; the number and the memory of its snapshots."""
+    """`[session]`: the times after which a session ends and an unused session is paused (`"never"` for no
+    limit), and the number and memory of its snapshots."""
 
     idle: _Duration
     age: _Duration
@@ -162,7 +163,7 @@ class SessionTable(TypedDict, total=False):
 
 
 class PolicyTables(TypedDict, total=False):
-    """The tables of a policy, and what stands before them."""
+    """The tables of a policy, and its top-level keys."""
 
     extends: _Path
     description: str
@@ -194,8 +195,8 @@ class Policy:
     The keyword arguments are the tables of a policy file, with the same keys and values
     (`docs/policy.md` in the repository). Missing keys are taken from `extends`, or from `standard`.
 
-    Raises `PolicyError` for an unknown key and for a value of the wrong type. The supervisor checks when
-    it creates a sandbox whether values are in range and whether the host can enforce them. Relative paths
+    Raises `PolicyError` for an unknown key and for a value of the wrong type. Whether values are in range,
+    and whether the host can enforce them, is checked when the supervisor creates a sandbox. Relative paths
     then start from the current directory.
     """
 
@@ -221,7 +222,7 @@ class Policy:
         return self._document == other._document if isinstance(other, Policy) else NotImplemented
 
     def __hash__(self) -> int:
-        # Equal documents may differ in their order and in the types of their numbers, not in their tables.
+        # Equal documents may differ in key order and number types, but not in the names of their tables.
         return hash(frozenset(self._document))
 
     def __repr__(self) -> str:
@@ -229,7 +230,7 @@ class Policy:
 
 
 def policy_of(tables: Mapping[Any, Any]) -> Policy:
-    """A policy of a dict of its tables."""
+    """Builds a policy from a dict of its tables."""
     return Policy(**{str(name): table for name, table in tables.items()})
 
 
@@ -261,7 +262,7 @@ def _checked_table(name: str, table: object) -> dict[str, Any]:
 
 
 def _checked(key: str, hint: Any, value: object) -> Any:
-    """The value in TOML's types. Raises `PolicyError` if it is not of the key's type."""
+    """Converts a value to TOML's types. Raises `PolicyError` if it has the wrong type for the key."""
     wanted, fits = _KINDS[hint]
     plain = _plain(value, paths=hint in (_Path, _Paths))
     if fits(plain):
@@ -270,7 +271,8 @@ def _checked(key: str, hint: Any, value: object) -> Any:
 
 
 def _plain(value: object, *, paths: bool) -> object:
-    """A copy in TOML's types, so that later changes to the caller's lists do not affect the policy."""
+    """Copies a value in TOML's types, so that later changes to the caller's lists do not affect the
+    policy."""
     if paths and isinstance(value, os.PathLike):
         return os.fspath(value)
     if isinstance(value, (list, tuple)):
@@ -319,7 +321,7 @@ def _is_list_of_hosts(value: object) -> bool:
 
 
 def _is_host(value: object) -> bool:
-    """Whether it is a table of a host. The supervisor judges its keys and values."""
+    """Whether the value has the shape of a host table. The supervisor validates its keys and values."""
     if not isinstance(value, Mapping) or not isinstance(value.get("host"), str):
         return False
     simple = (str, bool, int)
@@ -331,7 +333,7 @@ def _is_host(value: object) -> bool:
     )
 
 
-# What each type is called, and what it has.
+# The description and the predicate of each type.
 _KINDS: dict[Any, tuple[str, Callable[[object], bool]]] = {
     str: ("a text", _is_text),
     _Path: ("a path", _is_text),

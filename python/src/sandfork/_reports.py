@@ -27,13 +27,13 @@ class Usage:
     output_bytes: int = 0
     """Bytes read from stdout and stderr."""
     connections: int = 0
-    """Connections to other hosts that were begun, and refusals."""
+    """Number of connections to other hosts, including refused ones."""
     sent_bytes: int = 0
     """Bytes sent to other hosts."""
     received_bytes: int = 0
     """Bytes received from other hosts."""
     phases: Mapping[str, Any] | None = None
-    """The phases of a task of `map` in whole microseconds, as in `usage.phases` of the command's `--json`;
+    """Durations of the phases of a `map` task in whole microseconds, as in `usage.phases` of `--json`;
     `None` for cells of sessions."""
 
 
@@ -60,36 +60,36 @@ class Enforced:
 
 @dataclass(frozen=True)
 class Denial:
-    """One refused operation, as far as it could be observed, and what would allow it. Equal refusals are one,
-    with a count."""
+    """A refused operation, as far as it could be observed, and the setting that would allow it. Identical
+    refusals are counted in one entry."""
 
     operation: str = ""
-    """What was tried: `fork`, `memory`, `limit`, `connect` to a host, `socket`, `system call`, or what an
-    exception of the guest tells of: `import`, `access` to a path, `run` a program."""
+    """The operation: `fork`, `memory`, `limit`, `connect` to a host, `socket`, `system call`, or one that an
+    exception of the guest reports: `import`, `access` to a path, `run` a program."""
     target: str | None = None
     """The path, module, amount of a limit or name of a system call, or `None`."""
     errno: int | None = None
     """The errno that the guest received, or `None`."""
     reported_by: str = "guest"
-    """`kernel`, `supervisor` or `guest`. A report of the guest proves nothing: before you grant what it
-    names, make sure that the code needs it."""
+    """`kernel`, `supervisor` or `guest`. A guest's report proves nothing: before you allow the operation,
+    make sure that the code needs it."""
     layer: str | None = None
     """The layer that refused it, or `None` if no layer did."""
     file: str | None = None
-    """The guest's file in which it was tried, by its own report."""
+    """The guest's source file, as reported by the guest."""
     line: int | None = None
     key: str | None = None
-    """The key of the policy that allows it; `None` if no key does."""
+    """The policy key that allows the operation; `None` if no key does."""
     set: str | None = None
-    """The argument of the command's `--set` that allows it, such as `filesystem.read=/srv/data`."""
+    """The argument of `--set` that allows the operation, such as `filesystem.read=/srv/data`."""
     on_host: bool | None = None
-    """Whether the host has the path that was not shown; `None` unless `ask_host` was set."""
+    """Whether a hidden path exists on the host; `None` unless `ask_host` was set."""
     reason: str | None = None
-    """Why a connection was refused, in one word that docs/network.md explains, or `None`."""
+    """The code of a refused connection (`docs/network.md` in the repository), or `None`."""
     count: int = 1
 
     def __str__(self) -> str:
-        """One line: what was refused, and what allows it. Characters of a target that act on a terminal are
+        """One line with the operation and the setting that allows it. Control characters of the target are
         escaped."""
         what = self.operation
         if self.target is not None:
@@ -114,22 +114,23 @@ class Connection:
 
     host: str
     port: int | None
-    """The port, or `None` if the guest asked for the name alone."""
+    """The port, or `None` if the guest only resolved the name."""
     address: str | None
-    """The address that was dialled."""
+    """The address of the connection."""
     request: str | None
-    """The method and path of a request that was refused."""
+    """The method and path of a refused request."""
     sent: int
+    """Bytes sent in this cell."""
     received: int
-    """Bytes, in this cell."""
+    """Bytes received in this cell."""
     verdict: str
-    """`allowed`, `refused` by the policy, or `failed` on the way."""
+    """`allowed`, `refused` by the policy, or `failed`."""
     reason: str | None
-    """Why it was refused or failed, in one word (`docs/network.md` in the repository)."""
+    """The code of a refusal or failure (`docs/network.md` in the repository)."""
     open: bool
-    """Whether it was still open at the end of the cell."""
+    """Whether the connection was still open at the end of the cell."""
     count: int = 1
-    """How often it was refused or failed in the same way."""
+    """The number of identical refusals or failures."""
 
 
 @dataclass(frozen=True)
@@ -161,18 +162,18 @@ class SessionInfo:
     limits: Mapping[str, float]
     """The limits by their keys in the policy, in seconds, bytes or counts."""
     session: int = 0
-    """The session's number in this process, which log records have."""
+    """The session's number in this process, as in log records."""
     cells: int = 0
     """The number of cells that have ended, over restarts."""
     usage: Usage | None = None
-    """The resources that these cells used: times and output in total, memory and processes at their peak, and
-    the files that there were at the end of the last one."""
+    """The resource usage of these cells: the total of times and output, the peaks of memory and processes,
+    and the size of the files at the end of the last cell."""
     paused: bool = False
-    """Whether it is paused (`session.pause_after`, `pause`). The next use brings it back."""
+    """Whether the session is paused (`session.pause_after`, `pause`). The next use restores it."""
     forked_from: int | None = None
-    """The number of the session whose state it began with, if it is a fork."""
+    """The number of the session from which it was forked, if it is a fork."""
     can_install: bool = False
-    """Whether its policy lets `install` add packages."""
+    """Whether the policy allows `install` to add packages."""
 
 
 @functools.cache
@@ -193,13 +194,13 @@ _PEAKS = ("peak_memory_bytes", "peak_pids")
 
 
 class Total:
-    """The usage of many cells. It is added up for each cell, and rarely asked for."""
+    """The accumulated usage of many cells. `add` is called for each cell, `usage` rarely."""
 
     def __init__(self) -> None:
         self._total = dict(vars(Usage()))
 
     def add(self, report: Mapping[str, Any]) -> None:
-        """Adds a report on another cell."""
+        """Adds the usage of one cell."""
         total = self._total
         for name in _SUMS:
             total[name] += report.get(name, 0)

@@ -1,4 +1,4 @@
-"""A session: the part that does not wait, and the blocking interface."""
+"""The sandbox: the common part of both interfaces, and the blocking interface."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ from ._tools import Tools, check_name, check_seconds, collect
 
 # Seconds that a session may take to add packages.
 _ADDING = 30.0
-# The most times that they are resolved again, each time beside more of those that were added before.
+# The maximum number of times that packages are resolved again, each time with more of the earlier additions
+# as constraints.
 _MOST_TIMES = 8
 
 
@@ -100,34 +101,34 @@ class BaseSandbox:
 
     @classmethod
     def resume(cls: type[B], path: Path, policy: PolicyLike = "standard", **options: Any) -> B:
-        """A sandbox that begins with the state which `pause` or `Snapshot.save` has saved as a file, in this
-        process or another of this user. `options` are those of the class, with the `tools` that the guest
-        may call from now on.
+        """Opens a sandbox with the state that `pause` or `Snapshot.save` has saved to a file, in this process
+        or in another process of this user. `options` are those of the class, including the `tools` that the
+        guest may call from now on.
 
-        The policy and the interpreter must be those of the sandbox that was saved. The file stays: each
-        sandbox that is resumed from it is another one, with random numbers of its own. Raises `RequestError`
-        if the file is of no use here.
+        The policy and the interpreter must be those of the saved sandbox. The file is kept, and each sandbox
+        that is resumed from it gets fresh random state. Raises `RequestError` if the file cannot be resumed
+        here.
         """
         return cls(policy, saved=checked_path(path), **options)
 
     def _begin(self) -> None:
-        """Makes the driver of the session."""
+        """Creates the driver of the session."""
         raise NotImplementedError
 
     def _wall(self, timeout: float | None) -> float | None:
-        """The timeout of a cell."""
+        """Returns the timeout of a cell in seconds."""
         return self._timeout if timeout is None else check_seconds(timeout, "timeout")
 
     def _called(
         self, on_stdout: OnText | None, on_stderr: OnText | None, on_result: OnResult | None
     ) -> Callbacks:
-        """The functions that get a cell's output."""
+        """Returns the callbacks for a cell's output."""
         if on_stdout is None and on_stderr is None and on_result is None:
             return self._callbacks
         return callbacks(on_stdout, on_stderr, on_result).over(self._callbacks)
 
     def _install(self, packages: tuple[str, ...]) -> Work[None]:
-        """Adds packages to the session's."""
+        """Adds packages to the session."""
         listed = checked_argv(packages, "packages")
         if not listed:
             raise RequestError("no package is named")
@@ -142,7 +143,7 @@ class BaseSandbox:
         for _ in range(_MOST_TIMES):
             if not isinstance(execution.value, list):
                 break
-            # A guest can answer anything, and these are arguments of a command.
+            # The guest's list is untrusted, and becomes arguments of a command.
             there += [other[:1000] for other in execution.value[:64] if isinstance(other, str)]
             execution = yield from self._add(listed, there)
         if execution.value is not True:
@@ -151,7 +152,7 @@ class BaseSandbox:
             raise RequestError(f"the session cannot use the packages: {why}")
 
     def _add(self, packages: Sequence[str], there: Sequence[str]) -> Work[Execution]:
-        """Adds packages beside those that were added before."""
+        """Installs packages that are compatible with those in `there`, and adds them to the session."""
         executable = self.info.python.executable
         code = yield from self._driver.in_thread(lambda: cell_that_adds(executable, packages, there))
         cell = Cell(source_of(code), wall=_ADDING)
@@ -163,8 +164,8 @@ class BaseSandbox:
 
     @property
     def info(self) -> SessionInfo:
-        """The session's enforced layers, policy, interpreter and limits, what its cells used so far,
-        whether it is paused, and of which session it is a fork."""
+        """The session's enforced layers, policy, interpreter and limits, the resource usage of its cells,
+        whether it is paused, and the session from which it was forked."""
         session = self._session
         if session.info is None:
             raise RequestError("the session is not open yet: use `async with`, or run a cell first")
@@ -200,11 +201,10 @@ class Sandbox(BaseSandbox):
 
     - `policy`: a built-in name (`standard`, `strict`, `data-science`), the path of a policy file, a
       `Policy`, or a dict of its tables, such as `{"limits": {"memory": "1GiB"}}`.
-    - `packages`: what the guest has besides the standard library, as in a requirements file:
-      `"pandas==2.2.*"`. They are installed at the first use, in a sandbox whose only network is the index
-      that pip is configured with, and kept for all later sandboxes. Without them, the guest has the
-      interpreter's packages.
-    - `environment`: an `Environment` that was made before, or its name.
+    - `packages`: packages for the guest, in the syntax of a requirements file: `"pandas==2.2.*"`. They are
+      installed at the first use, in a sandbox that can reach only the index that pip is configured with, and
+      kept for all later sandboxes. By default the guest has the interpreter's packages.
+    - `environment`: an existing `Environment`, or its name.
     - `can_install`: whether `install` can add packages while the session runs.
     - `tools`: functions of this process that guest code may call by name. A tool runs in the thread that
       called `run`. A tool with a timeout runs in a helper thread, and an async tool in the sandbox's own
@@ -217,35 +217,35 @@ class Sandbox(BaseSandbox):
     - `approve(name, args, kwargs)`: decides on each tool call. `True` or `None` allows it; `False` or a
       reason refuses it.
     - `on_connect(host, port, addresses)`: decides on each connection to a host that the policy allows. Only
-      `True` allows it; one that raises, or takes more than five seconds, refuses it. `addresses` has those of
-      which one is dialled, and none if a proxy resolves the name.
+      `True` allows the connection; an exception, or a decision that takes more than five seconds, refuses it.
+      `addresses` are the candidate addresses; it is empty if a proxy resolves the name.
     - `on_stdout`, `on_stderr`: called with text as the guest writes it.
-    - `on_result`: called with a `Result` as the cell shows it.
+    - `on_result`: called with a `Result` for each display of a cell.
     - `on_death`: what the next call does after the guest's process has ended (a limit, a crash). `"raise"`
       raises `SessionEnded`. `"restart"` starts a fresh session with the same tools and variables, and sets
       `Execution.restarted`.
-    - `saved`: the file with whose state the sandbox begins, as with `resume`.
-    - `ask_host`: whether `Execution.denied` says which of the paths that the guest was not shown the host
-      has. If you hand that on, to the author of the code or to a model, you tell them what the host has.
+    - `saved`: a file with a saved state to start from, as with `resume`.
+    - `ask_host`: whether `Execution.denied` reports which hidden paths exist on the host. If you pass this on
+      to the author of the code or to a model, you reveal the host's files to them.
 
-    The time for which tools and `approve` keep a cell waiting does not count towards its `timeout`, unless
+    The time that a cell waits for tools and `approve` does not count towards its `timeout`, unless
     `count_tool_time` is set. `tool_time` bounds this uncounted time, in seconds for each cell: otherwise a
-    guest that always has a call open would never end. The default is ten times the `timeout`, or what
-    `tool_timeout` allows for `tool_budget` calls (for ten calls without a budget) if that is more. Set
-    `tool_time` to the time needed if a person approves calls, or if a tool is an agent.
+    guest that always has an open call would never end. The default is ten times the `timeout`, or
+    `tool_timeout` times `tool_budget` (times ten without a budget) if that is more. Set a higher `tool_time`
+    if a person approves calls, or if a tool is an agent.
 
-    A sandbox serves one caller at a time. A second caller gets `SessionBusy` at once.
+    A sandbox serves one caller at a time. A second caller gets `SessionBusy` immediately.
     """
 
     _driver: SyncDriver[Session]
 
     def _begin(self) -> None:
-        # It owns itself: `Sandbox().files` and `.commands` need no other reference to the sandbox.
+        # The driver is its own owner, so that `Sandbox().files` works without a reference to the sandbox.
         self._driver = SyncDriver(self._session)
         self.files = Files(self._driver)
         """The files in the session's work directory."""
         self.commands = Commands(self._driver)
-        """The programs that run in the session, beside its cells."""
+        """The programs that run in the session, concurrently with its cells."""
         self._driver.perform(self._session.open())
 
     def run(
@@ -260,8 +260,8 @@ class Sandbox(BaseSandbox):
         on_stderr: OnText | None = None,
         on_result: OnResult | None = None,
     ) -> Execution:
-        """Runs a cell. The returned `Execution` reports what the guest does; guest code never causes an
-        exception here.
+        """Runs a cell. The returned `Execution` reports everything that the guest does; guest code never
+        causes an exception here.
 
         - `timeout`: wall-clock seconds, instead of the sandbox's `timeout`.
         - `filename`: the file name in tracebacks.
@@ -319,18 +319,19 @@ class Sandbox(BaseSandbox):
         return self._driver.perform(self._session.add_tools(collect(tools)))
 
     def install(self, *packages: str) -> None:
-        """Adds packages to those of the running session: `sbx.install("pillow")`. It can import them at once.
+        """Adds packages to the running session, which can import them immediately: `sbx.install("pillow")`.
 
-        The sandbox must have been opened with `can_install=True`. Packages that the session has keep their
-        version: if that does not do, `SystemFailure` is raised and nothing is added. After `restart` they are
-        there once they are installed again, which finds them.
+        The sandbox must have been opened with `can_install=True`. Packages that the session already has keep
+        their version; on a conflict, `SystemFailure` is raised and nothing is added. After `restart`, call
+        `install` again; it reuses the installed packages.
         """
         return self._driver.complete(self._install(packages))
 
     def snapshot(self) -> Snapshot:
-        """Copies the state of the sandbox between two cells. The sandbox goes on as before.
+        """Copies the state of the sandbox between two cells. The sandbox continues unchanged.
 
-        Raises `RequestError` if something cannot be copied, such as a thread; the message names it.
+        Raises `RequestError` if the state cannot be copied, for example because of a thread; the message
+        names the obstacle.
         """
         return Snapshot(self, *self._driver.perform(self._session.snapshot()))
 
@@ -340,14 +341,14 @@ class Sandbox(BaseSandbox):
             return snapshot.fork(tools=tools)
 
     def pause(self, path: Path | None = None) -> None:
-        """Saves the state of the sandbox as a file, as `Snapshot.save` does, and closes the sandbox.
+        """Saves the state of the sandbox to a file, as `Snapshot.save` does, and closes the sandbox.
 
             sbx.pause("analysis.state")
             ...
             sbx = Sandbox.resume("analysis.state")
 
-        Without a path the sandbox stays open: its state goes to a disk, its process ends, and its next use
-        brings it back. If either fails, the sandbox goes on as it is.
+        Without a path the sandbox stays open: its state is written to disk, its process ends, and the next
+        use restores it. If saving or pausing fails, the sandbox continues unchanged.
         """
         if path is None:
             return self._driver.perform(self._session.pause())
@@ -356,13 +357,13 @@ class Sandbox(BaseSandbox):
         return self.close()
 
     def rollback(self, snapshot: BaseSnapshot[Any]) -> None:
-        """Gives the sandbox the state of a snapshot of this sandbox, or of another with the same policy.
-        Works after the session has ended too, and keeps the tools. If it fails, the sandbox is unchanged."""
+        """Restores the sandbox to a snapshot of this sandbox, or of another one with the same policy. This
+        also works after the session has ended, and keeps the tools. If it fails, the sandbox is unchanged."""
         return self._driver.perform(checked_snapshot(snapshot).given_to(self._session))
 
     def transaction(self) -> AbstractContextManager[Snapshot]:
-        """A block whose cells all count, or none: if one does not end with `ok`, or the block raises, the
-        sandbox is rolled back to the state at the block's start.
+        """Makes the cells of a block atomic: if one does not end with `ok`, or the block raises, the sandbox
+        is rolled back to its state at the start of the block.
 
             with sbx.transaction():
                 sbx.run(code)

@@ -1,4 +1,4 @@
-"""The conversations of a session. This module does no I/O; see `_conversation`."""
+"""The state of a session and its request-response exchanges. This module does no I/O; see `_conversation`."""
 
 from __future__ import annotations
 
@@ -74,14 +74,14 @@ class Session(Conversation):
         self._variables = variables
         self._revive = revive
         self.named = 0
-        """The number of cells that have got a name."""
+        """The number of cells that were assigned a name."""
         self.failures = 0
-        """The number of cells of the caller that did not end well."""
-        # The tools that a session gets when it begins with a snapshot, which has those of its maker.
+        """The number of the caller's cells whose status was not `ok`."""
+        # The tools that a fork declares in addition to those in its snapshot.
         self._added: Mapping[str, Tool] = {}
         self._inherited = 0
         self.origin: int | None = None
-        """The number of the session whose state it began with."""
+        """The number of the session from which this one was forked."""
         # Whether the next cell is the first after a restart.
         self._restarted = False
 
@@ -95,8 +95,8 @@ class Session(Conversation):
             yield from self.open()
 
     def restart(self) -> Actions[None]:
-        """Starts a new worker with the tools and the initial variables. Nothing else is kept, also of a state
-        that the session began with."""
+        """Starts a new worker with the tools and the initial variables. Nothing else is kept, not even the
+        state of a snapshot from which the session started."""
         self._opening = _anew(self._opening)
         self._inherited = 0
         if self.decoder is None:
@@ -123,11 +123,12 @@ class Session(Conversation):
         return found, size
 
     def pause(self) -> Actions[None]:
-        """Puts the session on a disk until its next use."""
+        """Saves the session to disk and ends its process until the next use."""
         yield from self._alive(lambda: _copies.copied(self, "pause", "accepted", _copies.paused))
 
     def forked(self, snapshot: int, cells: int, tools: Mapping[str, Tool] | None) -> Session:
-        """A session that begins with a snapshot, of a session with so many cells: names of cells go on."""
+        """Returns a session that will start from a snapshot. `cells` continues the numbering of cell
+        names."""
         opening = {**_anew(self._opening), "snapshot": snapshot}
         calls = self._calls.renewed(tools)
         session = Session(opening, calls, variables=self._variables, revive=self._revive)
@@ -136,7 +137,8 @@ class Session(Conversation):
         return session
 
     def rollback(self, snapshot: int, cells: int, added: Mapping[str, Tool]) -> Actions[None]:
-        """Gives the session the state of a snapshot, even if it has ended, and the tools `added` since."""
+        """Restores the session to a snapshot, even if it has ended, and declares the tools `added` since
+        then."""
         if self.decoder is None:
             raise SessionEnded(f"{self.ended or 'the session is not open'}; {_REMEDY}")
         request = self._numbered({"kind": "rollback", "snapshot": snapshot})
@@ -166,11 +168,11 @@ class Session(Conversation):
         return self._alive(lambda: self._define("the variables", *self._set(variables)))
 
     def get(self, name: str) -> Actions[Any]:
-        """The value of a global of the guest."""
+        """Returns the value of a global of the guest."""
         source = check_name(name, "a variable").encode()
         failures = self.failures
         execution = yield from self.run(Cell(source, filename=f"<get {name}>"))
-        # This is no cell of the caller's.
+        # The caller's transactions ignore this internal cell.
         self.failures = failures
         error = execution.error
         if error is None:
@@ -186,7 +188,7 @@ class Session(Conversation):
         return (yield from self._alive(lambda: self._define("the tools", declarations(tools.values()))))
 
     def file(self, operation: str, path: str, **options: Any) -> Actions[dict[str, Any]]:
-        """Sends a file request and returns its answer. That of a request to open a file has a `descriptor`,
+        """Sends a file request and returns the reply. The reply to an open request contains a `descriptor`,
         which the caller owns."""
 
         def request() -> Actions[dict[str, Any]]:
@@ -219,7 +221,7 @@ class Session(Conversation):
     # Parts of these conversations.
 
     def _connected(self, conversation: Callable[[Send], Actions[T]]) -> Actions[T]:
-        """Has a conversation on a new connection. Retries once if the supervisor dies before it has
+        """Runs a conversation on a new connection. Retries once if the supervisor dies before it has
         reported that the session is open, because no guest code has run by then."""
         self.info = None
         self.waits = True
@@ -234,15 +236,15 @@ class Session(Conversation):
             self.waits = False
 
     def _alive(self, conversation: Callable[[], Actions[T]]) -> Actions[T]:
-        """Has a conversation in a live session: the current one, or a fresh one if `revive` is set."""
+        """Runs a conversation in a live session: the current one, or a fresh one if `revive` is set."""
         if self.decoder is None:
             yield from self.opened()
         if self.ended is None:
             try:
                 return (yield from conversation())
             except SessionEnded as error:
-                # The session may have ended between two requests, by its idle time or its age. The remedy is
-                # Python's.
+                # The session may have ended between two requests, by its idle time or its age. The message is
+                # built here, because its remedy is specific to Python.
                 self.ended = str(error)
                 if error._why is not None:
                     self.ended = f"the session has ended because {error._why}: {self.lost}"
@@ -255,7 +257,8 @@ class Session(Conversation):
         """Sends `first` and the requests that set up a session. `restart` is the number of `first` if it
         restarts a session."""
         requests: list[tuple[str, dict[str, Any], _blobs.OutgoingValue]] = []
-        # A fork has the tools and variables of its maker. What was saved has the tools of another process.
+        # The snapshot of a fork contains the tools and variables. A saved state contains the tools of another
+        # process, so the tools are declared again.
         is_fork = "snapshot" in self._opening
         tools = self._added if is_fork else self._calls.tools
         if tools:
@@ -298,7 +301,7 @@ class Session(Conversation):
 
     def _cell_message(self, cell: Cell) -> Send:
         self.named += 1
-        # Fields that are as they are without them are not sent.
+        # Fields with default values are not sent.
         header: dict[str, Any] = {"kind": "cell", "filename": cell.filename or f"<cell {self.named}>"}
         if cell.argv:
             header["argv"] = cell.argv
@@ -313,7 +316,8 @@ class Session(Conversation):
         return self._numbered(header, cell.source, kind=SendCell)
 
     def _follow(self, cell: Cell) -> Actions[Execution]:
-        """Follows a cell that was sent until it ends, or raises the error for which it did not run."""
+        """Handles the messages of a cell until it ends, or raises the error because of which it did not
+        run."""
         if self.named == 1:
             # Connects while the caller waits for the cell, rather than while a session is opened.
             yield StandBy()

@@ -1,4 +1,4 @@
-"""Copies of a session's state, and the sandboxes that begin with them."""
+"""Snapshots of a session's state, and sandboxes that are forked from them."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ class BaseSnapshot(Generic[S]):
 
     def __init__(self, sandbox: S, number: int, size: int) -> None:
         self.size = size
-        """The memory that the snapshot takes besides earlier ones, in bytes."""
+        """The memory that the snapshot takes in addition to earlier ones, in bytes."""
         self.number = number
         self._made_by = sandbox
         self._tools = frozenset(sandbox._session.tools)
         self.cells = sandbox._session.named
-        """How many cells the sandbox had run."""
-        # The supervisor that has it.
+        """The number of cells that the sandbox had run."""
+        # The supervisor that holds the snapshot.
         self._supervisor = sandbox._session.supervisor
         self._end = weakref.finalize(self, _discard, number, self._supervisor)
 
@@ -49,23 +49,24 @@ class BaseSnapshot(Generic[S]):
         return not self._end.alive
 
     def close(self) -> None:
-        """Frees the snapshot's memory. Sandboxes that were forked from it continue. May be called again."""
+        """Frees the snapshot's memory. Sandboxes that were forked from it are not affected. May be called
+        again."""
         detached = self._end.detach()
         told = None if detached is None else _discarding(*detached[2])
         if told is not None:
             with told, suppress(OSError):
-                # Until it is done, the snapshot counts against the session's limit.
+                # Waits for the reply, because until then the snapshot counts against the session's limit.
                 told.settimeout(_GRACE)
                 told.recv(64)
 
     def _saving(self, path: Path) -> Work[int]:
-        """Saves the snapshot as a file."""
+        """Saves the snapshot to a file."""
         self._require_open()
         request = {"kind": "save", "snapshot": self.number, "path": absolute(path)}
         return (yield from self._made_by._driver.in_thread(lambda: _saved(request, self._supervisor)))
 
     def _forked(self, tools: Tools | None) -> S:
-        """A sandbox that will begin with the snapshot."""
+        """Returns a sandbox that will start from the snapshot."""
         self._require_open()
         made_by = self._made_by
         forked: S = object.__new__(type(made_by))
@@ -82,7 +83,7 @@ class BaseSnapshot(Generic[S]):
             raise SupervisorDied(_ENDED)
 
     def given_to(self, session: Session) -> Actions[None]:
-        """Gives a session this state, and the tools that were added to it since."""
+        """Restores a session to this state, and declares the tools that were added to it since then."""
         self._require_open()
         added = {name: tool for name, tool in session.tools.items() if name not in self._tools}
         return session.rollback(self.number, self.cells, added)
@@ -99,9 +100,9 @@ class Snapshot(BaseSnapshot["Sandbox"]):
         with sbx.snapshot() as snap:
             branches = snap.fork(8)
 
-    The sandbox that made it may be closed. Forks of one snapshot share their address layout: use them for one
-    tenant. The snapshot holds memory of the host until `close`, the end of its `with` block, or until it is
-    no longer referenced.
+    The snapshot outlives its sandbox. Forks of one snapshot share their address layout: use them for one
+    tenant. The snapshot occupies memory of the host until `close`, the end of its `with` block, or garbage
+    collection.
     """
 
     @overload
@@ -109,15 +110,15 @@ class Snapshot(BaseSnapshot["Sandbox"]):
     @overload
     def fork(self, n: int, *, tools: Tools | None = None) -> list[Sandbox]: ...
     def fork(self, n: int | None = None, *, tools: Tools | None = None) -> Sandbox | list[Sandbox]:
-        """Opens a sandbox that begins with this state, or a list of `n` of them. Each goes its own way.
+        """Opens a sandbox with a copy of this state, or a list of `n` independent ones.
 
-        A fork calls the same host tools as the sandbox that made the snapshot, or `tools` in their place.
+        A fork calls the same host tools as the sandbox that took the snapshot, or `tools` instead.
         """
         if n is None:
             return self._fork(tools)
         forks: list[Sandbox] = []
         try:
-            # One after the other: those that were opened are closed if another fails.
+            # Opened one after another, so that all are closed if one fails.
             forks.extend(self._fork(tools) for _ in range(checked_number(n)))
         except BaseException:
             for fork in forks:
@@ -131,11 +132,11 @@ class Snapshot(BaseSnapshot["Sandbox"]):
         return forked
 
     def save(self, path: Path) -> int:
-        """Saves the snapshot as a file, with which `Sandbox.resume` begins in this process or another.
+        """Saves the snapshot to a file, from which `Sandbox.resume` can start in this process or another.
         Returns the file's length in bytes.
 
-        Only this user can read the file. An existing one is replaced once all is written. It is of use until
-        the machine starts anew, under the same policy, interpreter and version of Sandfork.
+        Only this user can read the file. An existing file is replaced atomically. It can be resumed until the
+        machine reboots, with the same policy, interpreter and version of Sandfork.
         """
         return self._made_by._driver.complete(self._saving(path))
 
@@ -173,7 +174,7 @@ def rolled_back_on_failure(sandbox: Sandbox) -> Iterator[Snapshot]:
 
 
 def _saved(request: dict[str, Any], supervisor: Supervisor | None) -> int:
-    """Has the supervisor save a snapshot, and waits for it."""
+    """Requests that the supervisor saves a snapshot, and waits for the reply. Returns the file's length."""
     connected = _asking(request, supervisor)
     if connected is None:
         raise SupervisorDied(_ENDED)
@@ -200,12 +201,12 @@ def _discard(number: int, supervisor: Supervisor | None) -> None:
 
 
 def _discarding(number: int, supervisor: Supervisor | None) -> socket.socket | None:
-    """Tells the supervisor that a snapshot is no longer used. Returns the connection on which it answers."""
+    """Requests that the supervisor frees a snapshot. Returns the connection on which it replies."""
     return _asking({"kind": "discard", "snapshot": number}, supervisor)
 
 
 def _asking(request: dict[str, Any], supervisor: Supervisor | None) -> socket.socket | None:
-    """Sends a request on a connection of its own, on which it is answered. `None` if the supervisor has
+    """Sends a request on a new connection, which it returns for the reply. `None` if the supervisor has
     ended."""
     connected = _supervisor.connect_to(supervisor)
     if connected is None:

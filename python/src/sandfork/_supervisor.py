@@ -29,7 +29,7 @@ from ._values import is_unicode
 
 # Seconds for the supervisor to end: it only has to kill its workers.
 _GRACE = 5.0
-# No directory has this name, which errors of the supervisor show. Only root could make one.
+# A name for error messages of the supervisor. Such a directory does not exist; only root could create it.
 _REMOVED = "/the current directory was removed"
 
 
@@ -41,11 +41,12 @@ class Supervisor:
         self.has_answered = False
         """Whether it has sent anything to a session."""
         self.is_closed = False
-        """Whether it is ended because its process exits."""
-        # The environment that `[env] pass` reads. Each session is sent how this process's differs by then.
+        """Whether the supervisor was ended because this process exits."""
+        # The environment that `[env] pass` reads. Each session is sent the differences to this process's
+        # current environment.
         self.environ = dict(os.environ)
         self._encoded = _encoded_environ()
-        # At most one spare connection, for which the supervisor has started a thread already: starting a
+        # At most one spare connection, for which the supervisor has already started a thread: starting a
         # thread takes longer than opening a session.
         self._spare: deque[socket.socket] = deque()
         self.control, theirs = _pair(socket.SOCK_SEQPACKET)
@@ -66,11 +67,11 @@ class Supervisor:
         finally:
             theirs.close()
         self.end = weakref.finalize(self, _end, self.process, self.control, self._spare)
-        # `_end_at_exit` tells its sessions why it ends.
+        # `_end_at_exit` ends the supervisor instead, and records the reason for its sessions.
         self.end.atexit = False
 
     def connect(self) -> socket.socket:
-        """A connection for a new session. Raises `OSError` if the supervisor is gone."""
+        """Returns a connection for a new session. Raises `OSError` if the supervisor is gone."""
         while self._spare:
             spare = self._spare.pop()
             if _is_open(spare):
@@ -79,7 +80,7 @@ class Supervisor:
         return self._connected()
 
     def stand_by(self) -> None:
-        """Prepares a connection for the next session. If that fails, the session makes its own."""
+        """Prepares a connection for the next session. If that fails, the session will create its own."""
         if not self._spare:
             with contextlib.suppress(OSError):
                 self._spare.append(self._connected())
@@ -106,11 +107,11 @@ class Supervisor:
         _close_all(self.control, self._spare)
         if hasattr(self, "end"):
             self.end.detach()
-            # The supervisor is no child of this process, so `Popen` must not wait for it.
+            # The supervisor is not a child of this process, so `Popen` must not wait for it.
             self.process.returncode = 0
 
     def describe_end(self) -> str | None:
-        """How the supervisor ended; `None` if it is running."""
+        """Describes how the supervisor ended; `None` if it is running."""
         # The sockets close shortly before the process can be reaped.
         for _ in range(50):
             code = self.process.poll()
@@ -121,8 +122,8 @@ class Supervisor:
         return None
 
     def never_served(self) -> SandforkError:
-        """The exception for the end of a supervisor that has not answered: its program may be unsuitable,
-        unless it was killed."""
+        """Returns the exception for a supervisor that ended before its first message. Unless it was killed,
+        its program may be unsuitable."""
         end = f"{self.describe_end() or 'the supervisor ended'}, right after it started"
         if self.process.returncode == -signal.SIGKILL:
             return SupervisorDied(f"{end}: the next call starts another supervisor")
@@ -130,7 +131,8 @@ class Supervisor:
 
 
 def _pair(kind: socket.SocketKind) -> tuple[socket.socket, socket.socket]:
-    """Two connected sockets that wait, also in a process that has called `socket.setdefaulttimeout`."""
+    """Returns two connected blocking sockets, even in a process that has called
+    `socket.setdefaulttimeout`."""
     family = socket.AF_UNIX
     ours, theirs = (
         end if end.fileno() > 2 else socket.socket(family, kind, fileno=above_streams(end.detach()))
@@ -138,14 +140,15 @@ def _pair(kind: socket.SocketKind) -> tuple[socket.socket, socket.socket]:
     )
     for end in (ours, theirs):
         end.setblocking(True)
-    # gevent and eventlet put sockets in the place of Python's whose descriptors never wait.
+    # gevent and eventlet replace Python's sockets by ones with nonblocking descriptors.
     os.set_blocking(theirs.fileno(), True)
     return ours, theirs
 
 
 def above_streams(descriptor: int) -> int:
-    """The descriptor, with another number if it has one of the standard streams'. It gets one if these are
-    closed, and receives what is printed; the supervisor cannot be passed one either."""
+    """Moves a descriptor to a number above the standard streams. If a standard stream is closed, a new
+    descriptor gets its number: it would then receive printed output, and could not be passed to the
+    supervisor."""
     if descriptor > 2:
         return descriptor
     try:
@@ -172,7 +175,7 @@ def _close_all(control: socket.socket, spare: deque[socket.socket]) -> None:
 def _is_open(connected: socket.socket) -> bool:
     """Whether the other end is open. The supervisor sends nothing before the first request."""
     try:
-        # By no flag, with which the sockets of gevent and eventlet wait all the same.
+        # Not by MSG_DONTWAIT, because the sockets of gevent and eventlet wait in spite of it.
         connected.setblocking(False)
         connected.recv(1, socket.MSG_PEEK)
     except BlockingIOError:
@@ -183,13 +186,13 @@ def _is_open(connected: socket.socket) -> bool:
     return False
 
 
-# Identifies this process. A forked process gets another object; getpid(2) would take longer.
+# Identifies this process. A forked process gets another object; calling getpid(2) would take longer.
 this_process = object()
 # Reentrant, because a signal handler or a finalizer may open and close sandboxes in the thread that starts
 # a supervisor or requests a connection. Code that closes a sandbox never waits for this lock.
 _lock = threading.RLock()
 _shared: Supervisor | None = None
-# The objects that a forked process must close, including a supervisor that is being started.
+# The objects that a forked process must close, including a supervisor that is still starting.
 _supervisors: weakref.WeakSet[Supervisor] = weakref.WeakSet()
 _connections: weakref.WeakSet[Connection] = weakref.WeakSet()
 
@@ -207,7 +210,7 @@ class Connection:
         _connections.add(self)
 
     def died(self) -> Exception:
-        """The exception for the end of the stream."""
+        """Returns the exception for the end of the stream."""
         if self.supervisor is not None and self.supervisor.is_closed:
             return SessionClosed("the session is closed, because its process exits")
         if self.supervisor is not None and not self.supervisor.has_answered:
@@ -220,7 +223,8 @@ class Connection:
         )
 
     def environ(self) -> dict[str, str | None]:
-        """The differences of this process's environment from the supervisor's; `None` for a removed name."""
+        """Returns the differences between this process's environment and the supervisor's; `None` marks a
+        removed name."""
         if self.supervisor is None or not self.supervisor.environ_differs():
             return {}
         now, then = dict(os.environ), self.supervisor.environ
@@ -230,7 +234,7 @@ class Connection:
 
 
 def connect() -> Connection:
-    """A connection to this process's supervisor, which is started if it is not running."""
+    """Connects to this process's supervisor, and starts it if it is not running."""
     global _shared
     with _lock:
         shared = _shared
@@ -256,8 +260,8 @@ def connect() -> Connection:
 
 
 def current_directory() -> str:
-    """The directory for relative paths. There need not be one, so that a current directory that was removed
-    is no error; what is relative to it is not found."""
+    """Returns the directory for relative paths. If the current directory was removed, this is not an error,
+    but paths relative to it are not found."""
     try:
         return os.getcwd()
     except OSError:
@@ -265,27 +269,28 @@ def current_directory() -> str:
 
 
 def import_paths() -> Sequence[str]:
-    """The absolute paths from which this process imports modules now."""
-    # Python ignores others.
+    """Returns the absolute paths from which this process currently imports modules."""
+    # Python ignores entries that are not strings.
     return _absolute(current_directory(), *[path for path in sys.path if isinstance(path, str)])
 
 
 @functools.lru_cache(maxsize=1)
 def _absolute(directory: str, *paths: str) -> Sequence[str]:
-    # A `..` stays, because it may follow a link. The supervisor reads UTF-8, as it does a policy, whose
-    # writable paths are then above what is replaced.
+    # `..` is kept, because it may follow a link. Bytes that are not UTF-8 are replaced, because the
+    # supervisor reads UTF-8. A policy is UTF-8 too, so a writable path can only end above a replaced
+    # component.
     joined = [os.path.join(directory, path) for path in paths]
     return [path.encode("utf-8", "replace").decode() for path in joined]
 
 
 def is_gone(supervisor: Supervisor | None) -> bool:
-    """Whether a supervisor has ended, or is that of another process."""
+    """Whether a supervisor has ended, or belongs to another process."""
     return supervisor is not None and (supervisor is not _shared or supervisor.process.poll() is not None)
 
 
 def connect_to(supervisor: Supervisor | None) -> socket.socket | None:
-    """A connection to this supervisor, if it is still this process's and no other thread holds the lock for
-    long."""
+    """Connects to this supervisor. Returns `None` if it is not this process's current supervisor, or if
+    another thread holds the lock for longer than a second."""
     if not _lock.acquire(timeout=1):
         return None
     try:
@@ -300,7 +305,7 @@ def connect_to(supervisor: Supervisor | None) -> socket.socket | None:
 
 def stand_by() -> None:
     """Prepares a connection for the next session. Does nothing if another thread holds the lock, because
-    closing a sandbox must not wait; the next session then makes its own connection."""
+    closing a sandbox must not wait; the next session then creates its own connection."""
     if _lock.acquire(blocking=False):
         try:
             if _shared is not None:
@@ -310,16 +315,16 @@ def stand_by() -> None:
 
 
 def _end_at_exit() -> None:
-    """Ends the supervisor. Daemon threads may still run something in its sessions, or begin others."""
+    """Ends the supervisor. Daemon threads may still use its sessions, or open others."""
     global _shared
-    # Not for long, so that no thread keeps the process from exiting.
+    # With a timeout, so that no thread can keep the process from exiting.
     is_locked = _lock.acquire(timeout=1)
     shared, _shared = _shared, None
     if is_locked:
         _lock.release()
     if shared is not None:
         shared.is_closed = True
-        # Not by the finalizer, which does nothing once `weakref` has run those that are left.
+        # Not by the finalizer, which does nothing after `weakref` has run its own exit handler.
         _end(shared.process, shared.control, shared._spare)
 
 
@@ -351,7 +356,7 @@ os.register_at_fork(
 
 
 def _encoded_environ() -> dict[Any, Any] | None:
-    """A copy of the encoded data in `os.environ`, or `None` if this Python stores it differently. Comparing
-    it takes a hundredth of the time that decoding each variable takes."""
+    """Copies the encoded data of `os.environ`; `None` if this Python stores it differently. Comparing the
+    copy takes a hundredth of the time of decoding each variable."""
     kept = getattr(os.environ, "_data", None)
     return dict(kept) if type(kept) is dict else None

@@ -1,4 +1,4 @@
-"""Batches on the machines of a Ray cluster: `sandfork.map` where the nodes do the work.
+"""Batches on the nodes of a Ray cluster, with the interface of `sandfork.map`.
 
     import sandfork.ray
 
@@ -6,7 +6,7 @@
         print(result.id, result.status)
 
 An actor on each node keeps one supervisor and one warm interpreter. The driver sends it chunks of tasks, at
-most two ahead, and sends the chunks of a lost node to another. Ray schedules; this module does not.
+most two in advance, and resends the chunks of a lost node to another. Ray does all scheduling.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from ._map import MOST_JOBS
 from ._options import PolicyLike
 from ._tasks import Task, TaskLike, TaskResult, checked_tasks, prepared
 
-# The time that a chunk should take: long beside a call of an actor, and short beside a batch.
+# The target time of a chunk: long compared to an actor call, and short compared to a batch.
 _CHUNK_SECONDS = 0.5
 _MOST_OF_CHUNK = 1024
 # An actor works on one chunk while the next is on its way.
@@ -57,16 +57,16 @@ def map(
     """Runs many tasks on the nodes of a Ray cluster, and yields a `TaskResult` for each, as `sandfork.map`
     does.
 
-    - `actors`: how many, which Ray spreads over the nodes. The default is one for each node that has
-      processors.
-    - `jobs`: the sandboxes that an actor has at once, and the processors that Ray reserves for it. The
+    - `actors`: the number of actors, which Ray spreads over the nodes. The default is one for each node that
+      has processors.
+    - `jobs`: the number of concurrent sandboxes of an actor, and of processors that Ray reserves for it. The
       default is the number of processors of the smallest node. The node's own limits may reduce it.
-    - `policy`, `packages`, `environment`, `timeout`, `ordered`: as those of `sandfork.map`. A policy's file,
-      and a task's `file`, are read on the node.
+    - `policy`, `packages`, `environment`, `timeout`, `ordered`: as for `sandfork.map`. Policy files, and a
+      task's `file`, are read on the node.
 
     Each task has exactly one result. If a node is lost, its unfinished tasks run again on another, so a
     program can run more than once. Three lost actors in a row without a result raise `SupervisorDied`.
-    Ray's cluster is the running one, or that of `RAY_ADDRESS`, or a new one on this machine.
+    Uses the running Ray cluster, or that of `RAY_ADDRESS`, or a new one on this machine.
     """
     for name, number in ("actors", actors), ("jobs", jobs):
         if number is not None and (type(number) is not int or not 1 <= number <= MOST_JOBS):
@@ -76,14 +76,14 @@ def map(
 
 
 class Runner:
-    """Runs a batch of rows, each of them a task, for Ray Data:
+    """Runs a batch of rows as tasks, for Ray Data:
 
         dataset.map_batches(sandfork.ray.Runner, fn_constructor_kwargs={"timeout": 5}, concurrency=4)
 
-    The columns named as the fields of `Task` make the task. `None` in a dict of `files`, `limits` or `expect`
-    is no member, because Arrow gives all rows of a column the same keys. The columns `status`, `verdict`,
-    `stdout`, `stderr` and `result` are added: `result` is the JSON of `TaskResult.to_dict(compact=True)`. An
-    instance keeps one supervisor as long as it lives.
+    Columns that are named like the fields of `Task` define the task. `None` values in a dict of `files`,
+    `limits` or `expect` are ignored, because Arrow gives all rows of a column the same keys. The columns
+    `status`, `verdict`, `stdout`, `stderr` and `result` are added: `result` is the JSON of
+    `TaskResult.to_dict(compact=True)`. An instance keeps one supervisor for its lifetime.
     """
 
     def __init__(
@@ -121,14 +121,14 @@ class Runner:
             "verdict": [result.verdict for result in named],
             "stdout": [result.stdout for result in named],
             "stderr": [result.stderr for result in named],
-            # In ASCII, because Arrow takes no lone surrogate, which a guest may send.
+            # In ASCII, because a guest may send lone surrogates, which Arrow rejects.
             "result": [json.dumps(result.to_dict(compact=True)) for result in named],
         }
 
 
 def _task(row: dict[str, Any]) -> dict[str, Any]:
-    """The task of a row. Arrow gives all rows of a column of dicts the same keys: one without a value is
-    another row's."""
+    """Converts a row to a task. Arrow gives all rows of a column of dicts the same keys: a key without a
+    value belongs to another row."""
     task: dict[str, Any] = _plain(row)
     for name, value in task.items():
         if isinstance(value, dict):
@@ -137,7 +137,7 @@ def _task(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """The value with Python's scalars and lists in place of NumPy's scalars and arrays."""
+    """Converts NumPy scalars and arrays in a value to Python scalars and lists."""
     if hasattr(value, "tolist"):
         value = value.tolist()
     if isinstance(value, list):
@@ -146,7 +146,7 @@ def _plain(value: Any) -> Any:
 
 
 class _Node:
-    """One supervisor, which takes the chunks of a driver: the class of the actors."""
+    """The actor class: one supervisor that runs the driver's chunks."""
 
     def __init__(self, jobs: int | None, options: Mapping[str, Any]) -> None:
         self._jobs, self._options = jobs, options
@@ -156,8 +156,8 @@ class _Node:
     async def run(
         self, tasks: Sequence[tuple[int, TaskLike]]
     ) -> tuple[list[TaskResult], BaseException | None]:
-        """The results of numbered tasks, in their order, and why the others have none. The `id` and `index`
-        of each are its number."""
+        """Runs numbered tasks. Returns their results in order, whose `id` and `index` are the number, and the
+        first exception if some tasks have no result."""
         if self._pump is None or self._pump.done():
             self._queue: asyncio.Queue[tuple[int, TaskLike]] = asyncio.Queue()
             self._pump = asyncio.create_task(self._run_all())
@@ -186,7 +186,7 @@ class _Node:
 
 
 def _without_file(task: TaskLike) -> TaskLike:
-    """The task as the driver checks it: its file is the node's."""
+    """Returns the task for validation on the driver, without `file`, which is read on the node."""
     values = vars(task) if isinstance(task, Task) else task
     if not isinstance(values, Mapping) or values.get("file") is None:
         return task
@@ -202,7 +202,8 @@ def _with_id(task: TaskLike, number: int) -> TaskLike:
 
 @dataclass
 class _Chunk:
-    """What an actor was sent. The first is empty: its end tells that Ray has placed the actor."""
+    """The tasks of one call of an actor. An actor's first chunk is empty: its end means that Ray has
+    scheduled the actor."""
 
     actor: Any
     tasks: list[tuple[int, TaskLike]]
@@ -210,7 +211,7 @@ class _Chunk:
 
 
 class _Batch:
-    """The driver's side."""
+    """The state of a batch on the driver."""
 
     def __init__(
         self,
@@ -240,7 +241,7 @@ class _Batch:
         self._names: dict[int, Any] = {}
         # With `ordered`, the results that wait for an earlier one.
         self._early: dict[int, TaskResult] = {}
-        # What ended the batch, and the number of the task from which on there are no results.
+        # The exception that ended the batch, and the number of the first task without a result.
         self._failure: BaseException | None = None
         self._failed_at: float = math.inf
         self._ended = False
@@ -264,13 +265,13 @@ class _Batch:
             if self._failure is not None:
                 raise self._failure
         finally:
-            # Those that Ray has not placed yet, too.
+            # Includes actors that Ray has not scheduled yet.
             for actor in {*self._actors, *(chunk.actor for chunk in self._running.values())}:
                 ray.kill(actor)
 
     def _start(self) -> None:
-        # Ray restarts nothing: this module knows which tasks to send again. An actor that Ray cannot place,
-        # as after the loss of a node, gets no tasks.
+        # Without restarts by Ray, because this module knows which tasks to resend. An actor that Ray cannot
+        # schedule, for example after the loss of a node, gets no tasks.
         options = {"num_cpus": self._jobs, "max_restarts": 0, "scheduling_strategy": "SPREAD"}
         self._send(ray.remote(**options)(_Node).remote(self._jobs, self._options), [])
 
@@ -287,7 +288,7 @@ class _Batch:
     def _next_tasks(self) -> list[tuple[int, TaskLike]]:
         if self._lost:
             return self._lost.popleft()
-        # What waits for an earlier result is bounded as what runs is.
+        # The number of results that wait for an earlier one is bounded like the number of running tasks.
         if self._ended or len(self._early) >= self._count * _AHEAD * self._size:
             return []
         tasks = []
@@ -303,7 +304,7 @@ class _Batch:
         return tasks
 
     def _finished(self) -> list[TaskResult]:
-        """The results of the next chunk that ends; none if its actor was lost."""
+        """Waits for the next chunk to end, and returns its results; none if its actor was lost."""
         [ended], _ = ray.wait(list(self._running), num_returns=1)
         chunk = self._running.pop(ended)
         try:
@@ -321,11 +322,11 @@ class _Batch:
         self._size = max(self._jobs, min(_MOST_OF_CHUNK, int(pace * _CHUNK_SECONDS)))
         if failure is not None:
             self._fail(chunk, {result.index for result in results}, failure)
-        # Behind a failure none is of use.
+        # Results after the failed task are dropped.
         return [result for result in results if result.index in self._names]
 
     def _fail(self, chunk: _Chunk, done: set[int], failure: BaseException) -> None:
-        """Ends the batch when the tasks before the first of a chunk that has no result have theirs."""
+        """Records a failure, so that the batch ends once all tasks before the failed one have results."""
         number = min(number for number, _ in chunk.tasks if number not in done)
         if number < self._failed_at:
             self._failure, self._failed_at = failure, number
@@ -336,7 +337,7 @@ class _Batch:
         if chunk.tasks:
             self._lost.append(chunk.tasks)
         if chunk.tasks and chunk.actor not in self._actors:
-            # Its other chunk has ended before.
+            # The loss was counted when the actor's other chunk ended.
             return
         self._losses += 1
         if self._losses == _MOST_LOSSES:
