@@ -1,4 +1,4 @@
-"""Tasks of a batch that come from an async iterator."""
+"""Takes the tasks of a batch from an async iterator."""
 
 from __future__ import annotations
 

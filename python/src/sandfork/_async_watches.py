@@ -1,4 +1,4 @@
-"""The asyncio interface of watched directories."""
+"""The asyncio interface of directory watches."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class AsyncFileWatch(BaseFileWatch):
         return events
 
     async def close(self) -> None:
-        """Ends it. May be called again."""
+        """Ends the watch. May be called again."""
         self._driver.close()
 
     def _call(self, on_event: OnEvent) -> None:

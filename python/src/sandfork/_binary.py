@@ -1,4 +1,4 @@
-"""Finds the `sandfork` program."""
+"""Finds the `sandfork` executable."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ _PREFIXED = re.compile(r"(.*)/lib(?:64)?/python3[.0-9]*t?/(?:site|dist)-packages
 
 
 def find() -> str:
-    """The program's path: SANDFORK_BINARY, the program installed with this package, or the one on PATH.
+    """Returns the path of the executable: SANDFORK_BINARY, the one installed with this package, or the one on
+    PATH.
 
-    The installed program is used only if no user other than root and this one can have put it there.
+    The installed executable is used only if no user other than root and this one can have put it there.
     Raises `BinaryNotFound`.
     """
     named = os.environ.get(VARIABLE)
@@ -48,7 +49,7 @@ def find() -> str:
 
 
 def _installed() -> Iterator[str]:
-    """Paths at which an installer may have put the program, this package's own first."""
+    """Yields the paths at which an installer may have put the executable, most specific first."""
     package = os.path.dirname(os.path.abspath(__file__))
     above = os.path.dirname(package)
     # `pip install --target DIRECTORY` and `--prefix DIRECTORY`.
@@ -69,8 +70,8 @@ def _is_program(path: str) -> bool:
 
 
 def _fault(program: str) -> str | None:
-    """The part of the path through which another user could have put the program there; `None` if there is
-    none."""
+    """Describes the component of the path through which another user could have replaced the executable;
+    `None` if there is none."""
     for path in (program, os.path.realpath(program)):
         while True:
             found = os.stat(path)
@@ -89,7 +90,7 @@ def _fault(program: str) -> str | None:
 
 
 def _is_own(group: int) -> bool:
-    """Whether the group is root's, or a private group with this user as its only member."""
+    """Returns whether the group is root's, or a private group with this user as its only member."""
     if group == 0:
         return True
     try:

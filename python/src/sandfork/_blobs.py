@@ -1,6 +1,6 @@
-"""The binary part of messages: buffers in the payload, or in a sealed memory file.
+"""The binary part of messages: buffers in the payload, or in a sealed memfd.
 
-A large array is written to the file once and mapped by its reader. It never passes through the socket.
+A large array is written to the memfd once and mapped by its reader. It never passes through the socket.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ._frames import Decoder, Frame
 # Bounds of one message.
 LARGEST = 4 << 30
 
-# linux/memfd.h. The os module has it since Python 3.13. Kernels before 6.3 refuse it.
+# From linux/memfd.h. The os module has it since Python 3.13. Kernels before 6.3 reject it.
 _MFD_NOEXEC_SEAL = 0x0008
 _SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SEAL
 
@@ -34,7 +34,7 @@ class OutgoingValue:
         self.descriptor = descriptor
 
     def close(self) -> None:
-        """Closes the file, once it is sent or if it is not sent at all."""
+        """Closes the file, after it was sent or if it is not sent."""
         if self.descriptor is not None:
             os.close(self.descriptor)
             self.descriptor = None
@@ -46,7 +46,7 @@ NO_BUFFERS = OutgoingValue({}, b"")
 def pack(buffers: Sequence[Any], room: float) -> OutgoingValue:
     """Packs the buffers of a message.
 
-    `room` is the reader's available memory in bytes. Larger buffers are refused before anything is copied.
+    `room` is the reader's available memory in bytes. Larger buffers are rejected before anything is copied.
     """
     if not buffers:
         return NO_BUFFERS
@@ -64,8 +64,8 @@ def pack(buffers: Sequence[Any], room: float) -> OutgoingValue:
 
 
 def sealed_file(pieces: Iterable[bytes | bytearray | memoryview]) -> int:
-    """A descriptor at the start of a memory file with this content (memfd_create(2)). The file cannot be
-    changed. The caller owns the descriptor."""
+    """Creates a sealed, immutable memfd with this content (memfd_create(2)). Returns a descriptor at its
+    start, which the caller owns."""
     flags = os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING
     try:
         descriptor = os.memfd_create("sandfork", flags | _MFD_NOEXEC_SEAL)
@@ -83,7 +83,7 @@ def sealed_file(pieces: Iterable[bytes | bytearray | memoryview]) -> int:
 
 
 def unpack(frame: Frame, decoder: Decoder) -> Sequence[memoryview]:
-    """The buffers of a received message. They are writable, and stay mapped while they are in use."""
+    """Returns the buffers of a received message. They are writable, and stay mapped while they are in use."""
     field = frame.header.get("blob")
     if field is None:
         return ()
@@ -102,7 +102,7 @@ def unpack(frame: Frame, decoder: Decoder) -> Sequence[memoryview]:
 
 
 def discard(frame: Frame, decoder: Decoder) -> None:
-    """Releases the buffers of a message that is not used."""
+    """Releases the buffers of a discarded message."""
     field = frame.header.get("blob")
     if type(field) is dict and field.get("passed"):
         os.close(decoder.take_descriptor())

@@ -12,19 +12,19 @@ from ._frames import Decoder, Frame
 from ._options import checked_function
 from ._tools import Tool
 
-# Decides on a call: `True` or `None` allows it, `False` or a reason refuses it.
+# A callback that decides on a call: `True` or `None` allows it, `False` or a reason refuses it.
 Approve = Callable[[str, tuple[Any, ...], dict[str, Any]], Any]
 
-# Decides on a connection by host, port and addresses. Only `True` allows it.
+# A callback that decides on a connection by host, port and addresses. Only `True` allows it.
 OnConnect = Callable[[str, int, tuple[str, ...]], Any]
 
 # Seconds that a decision on a connection may take.
 _DECISION = 5.0
-# Budget for decoding the arguments of one call, during which the guest's clock stands still. It is a
-# quarter of the budget for a value that is decoded when the caller reads it.
+# Work budget for decoding the arguments of one call, during which the guest's clock is stopped. It is a
+# quarter of the budget for a value, which is decoded when the caller reads it.
 _WORK = _values.MAX_VALUES // 4
-# Maximum functions that run on in threads after their callers have stopped waiting. Python cannot end them,
-# and each keeps its arguments.
+# Maximum number of functions that continue in threads after a timeout. Python cannot stop them, and each
+# keeps its arguments alive.
 _MOST_ABANDONED = 32
 
 
@@ -47,17 +47,17 @@ class Calls:
         self._budget = budget
         self._approve = checked_function(approve, "approve")
         self._on_connect = checked_function(on_connect, "on_connect")
-        # For the sandbox's whole lifetime: otherwise a guest could renew its budget by ending its session.
+        # Counted for the sandbox's lifetime: otherwise a guest could renew its budget by ending its session.
         self._made = 0
-        # The functions that run, by what is called. Between calls, these are the abandoned ones.
+        # The names of the running functions. Between calls, only abandoned functions are left.
         self._running: dict[object, str] = {}
-        # The number of the latest cell with an answer that ends it, and that answer, encoded.
+        # The number of the latest cell that was ended by a tool, and the encoded result of that tool.
         self._final: tuple[object, Any, list[memoryview]] | None = None
-        # The last cell whose answer was free.
+        # The latest cell for which a call of an `ends_cell` tool did not count.
         self._answered: object = None
 
     def renewed(self, tools: Mapping[str, Tool] | None) -> Calls:
-        """The same limits for another sandbox, with its own count of calls."""
+        """Returns the same limits for another sandbox, with a separate count of calls."""
         of = self.tools if tools is None else tools
         return Calls(
             of,
@@ -68,7 +68,7 @@ class Calls:
         )
 
     def time_allowed(self, most: float | None, *, counted: bool) -> dict[str, float]:
-        """The fields of `open` for the tool time that does not count towards a cell's limit."""
+        """Returns the field of `open` for the tool time that does not count towards a cell's limit."""
         most = _tools.check_seconds(most, "tool_time")
         if counted:
             if most is not None:
@@ -81,7 +81,7 @@ class Calls:
         return {"at_least": min(calls * longest, _tools.LONGEST)}
 
     def answer(self, frame: Frame, decoder: Decoder, room: float) -> Actions[None]:
-        """Makes a call that the guest requested, and sends its result.
+        """Executes a call that the guest requested, and sends the result.
 
         The guest receives every `Exception`. Other exceptions, such as `KeyboardInterrupt`, propagate to
         the caller.
@@ -109,8 +109,8 @@ class Calls:
             outgoing.close()
 
     def settle(self, header: dict[str, Any], buffers: Sequence[memoryview]) -> Sequence[memoryview]:
-        """Corrects what a guest claims of the end of its cell: a tool ended it only if the host gave such an
-        answer, which is then its value. Returns the value's buffers."""
+        """Validates a guest's claim that a tool ended its cell. The claim holds only if the host returned
+        such a result, which replaces the cell's value. Returns the value's buffers."""
         final, self._final = self._final, None
         if header.get("final") is not True:
             return buffers
@@ -121,7 +121,7 @@ class Calls:
         return buffers
 
     def decide(self, host: str, port: int, addresses: tuple[str, ...]) -> Actions[bool | None]:
-        """The decision on a connection; `None` without one. Raises what `on_connect` raises."""
+        """Returns the decision on a connection; `None` without `on_connect`, whose exceptions propagate."""
         if self._on_connect is None:
             return None
         decide = self._tracked("on_connect", self._on_connect)
@@ -141,7 +141,7 @@ class Calls:
             raise ValueError(f"the host shows what {name} gets, and this is {summary}: give it less")
         function = self._tracked(name, tool.function)
         if tool.ends_cell and cell != self._answered:
-            # Free, so that a guest can answer when its budget is spent, but no more than once in a cell.
+            # Does not count, so that a guest can answer after its budget is spent, but only once in a cell.
             self._answered = cell
         elif self._budget is not None and self._made >= self._budget:
             raise PermissionError(f"the budget of {self._budget} tool calls is spent")
@@ -156,7 +156,7 @@ class Calls:
         return (yield Invoke(function, args, kwargs, timeout))
 
     def _tracked(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        """The function, counted while it runs. Raises `RuntimeError` if too many were abandoned."""
+        """Wraps a function to count it while it runs. Raises `RuntimeError` if too many were abandoned."""
         running = self._running
         if len(running) >= _MOST_ABANDONED:
             called = ", ".join(sorted(set(running.copy().values())))
@@ -165,7 +165,7 @@ class Calls:
                 f"host, of {called}"
             )
         if _tools.is_async(function):
-            # Its task is cancelled.
+            # Not counted, because its task is cancelled at the timeout.
             return function
 
         def tracked(*args: Any, **kwargs: Any) -> Any:
@@ -180,14 +180,14 @@ class Calls:
 
 
 def declarations(tools: Iterable[Tool]) -> dict[str, Any]:
-    """The request that declares these tools to the guest."""
+    """Returns the request that declares these tools to the guest."""
     return {"kind": "tools", "tools": [tool.declaration() for tool in tools]}
 
 
 def _arguments(
     header: Mapping[str, Any], buffers: Sequence[memoryview]
 ) -> tuple[tuple[Any, ...], dict[str, Any], str | None]:
-    """The arguments, and their summary if they are too large to show."""
+    """Decodes the arguments, and returns a summary if they are too large to show."""
     decoder = _values.Decoder(buffers, _WORK)
     args = tuple(decoder.decode(tree) for tree in header.get("args", ()))
     kwargs = {str(name): decoder.decode(tree) for name, tree in header.get("kwargs", {}).items()}

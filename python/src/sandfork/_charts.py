@@ -1,9 +1,9 @@
 """Draws charts of plotly, Bokeh and Vega-Altair in a notebook, after the caller's opt-in.
 
-The guest sends a chart's data. The scripts that draw it are those of the caller's own packages, so no code
-of the guest's runs. They run in a frame of its own origin: it reaches neither the page nor the kernel. Its
-policy admits no script but these, no `eval` and no connection. A frame around it forbids it to go to
-another address, as a link in the data could ask it to."""
+The guest sends a chart's data. The scripts that draw it come from the caller's own packages, so no guest code
+runs. They run in a frame with a separate origin, which can access neither the page nor the kernel. Its
+content security policy allows no other script, no `eval` and no connection. An outer frame prevents
+navigation to another address, which a link in the data could cause."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _DRAW = {
     "bokeh": "Bokeh.embed.embed_item(spec,'chart')",
     "vegalite": "vegaEmbed('#chart',spec,{mode:'vega-lite',actions:false,ast:true,loader:{http:false}})",
 }
-# Sent to the page around both frames, which takes nothing but a height from it.
+# Sends the content's height to the page around both frames, which accepts only a number.
 _REPORT = (
     "const root=document.documentElement,tell=()=>parent.parent.postMessage("
     "{sandforkHeight:root.offsetHeight},'*');new ResizeObserver(tell).observe(root);"
@@ -48,7 +48,8 @@ _LISTEN = (
 
 
 class Display:
-    """How results are shown in a notebook. `scripts = True` draws charts of plotly, Bokeh and Vega-Altair."""
+    """Settings for the display of results in a notebook. `scripts = True` draws plotly, Bokeh and Vega-Altair
+    charts."""
 
     __slots__ = ("scripts",)
 
@@ -63,7 +64,7 @@ display = Display()
 
 
 def chart_of(shown: Result) -> tuple[re.Match[str], str] | None:
-    """The media type and the data of a chart."""
+    """Returns the parsed media type and the data of a chart, if the result has one."""
     for media_type, form in shown.extra.items():
         found = _KINDS.fullmatch(media_type)
         if found is not None and isinstance(form, str):
@@ -72,7 +73,7 @@ def chart_of(shown: Result) -> tuple[re.Match[str], str] | None:
 
 
 def frame(kind: re.Match[str], data: str) -> str:
-    """HTML of a chart, or of the sentence that says how to see it."""
+    """Renders a chart as HTML, or a sentence with the setting or package that is needed to draw it."""
     name = kind[1] or kind[2] or kind[3]
     if not display.scripts:
         return _sentence(f"a chart of {name}: set sandfork.display.scripts = True to draw it here")
@@ -113,7 +114,7 @@ def _sentence(text: str) -> str:
 
 @cache
 def _scripts(name: str) -> tuple[str, ...] | None:
-    """The texts of a library's scripts; `None` if it is not installed here."""
+    """Returns the sources of a library's scripts; `None` if it is not installed here."""
     if name == "vegalite":
         bundle = _vega()
         return None if bundle is None else (_inline(bundle),)
@@ -137,5 +138,5 @@ def _vega() -> str | None:
 
 
 def _inline(text: str) -> str:
-    """A script that does not end the element it is in."""
+    """Escapes a script so that it cannot end its `script` element."""
     return re.sub(r"<(?=/script|!--)", r"\\x3c", text, flags=re.IGNORECASE)

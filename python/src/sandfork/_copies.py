@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 
 def copied(session: Session, request: str, answer: str, complete: Complete) -> Actions[dict[str, Any]]:
-    """Has the session copied, and returns the answer."""
+    """Requests a copy of the session, and returns the reply. If the caller is cancelled, `complete` handles
+    the reply."""
     number = yield from session._send({"kind": request})
     session._complete = complete
     ignore = discarding("no cell is running")
@@ -32,13 +33,13 @@ def copied(session: Session, request: str, answer: str, complete: Complete) -> A
 
 
 def discarded(session: Session, header: Mapping[str, Any]) -> Actions[None]:
-    """Frees a snapshot for which no caller waits any more."""
+    """Frees a snapshot whose caller was cancelled."""
     from ._snapshots import _discard
 
     yield Notify(_discard, (header.get("snapshot"), session.supervisor))
 
 
 def paused(header: Mapping[str, Any]) -> Actions[None]:
-    """A pause needs nothing after its answer."""
+    """Completes a pause whose caller was cancelled; there is nothing to do."""
     return
     yield

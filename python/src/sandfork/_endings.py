@@ -1,4 +1,4 @@
-"""Describes in one sentence how a cell ended, if the guest reported no exception itself."""
+"""Describes in one sentence how a cell ended, if the guest reported no exception."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ _SIZES = ("memory", "output", "file_size", "work_size", "tmp_size")
 
 
 def class_name(status: str) -> str:
-    """The error name of a status: `memory-limit` becomes `MemoryLimit`."""
+    """Returns the error name of a status: `memory-limit` becomes `MemoryLimit`."""
     return "".join(word.capitalize() for word in status.split("-"))
 
 
 def sentence(outcome: Mapping[str, Any], limits: Mapping[str, float | str], session: str) -> str:
-    """The sentence for an outcome under these limits of the cell. A limit given as text is in a policy's
-    notation. `session`: whether it is `live` or `ended` after the cell."""
+    """Returns the sentence for an outcome under these limits. A limit that is a string is in a policy's
+    notation. `session` is `live` or `ended`, the session's state after the cell."""
     status = outcome["status"]
     hit = outcome.get("limit")
     if hit is not None:

@@ -1,4 +1,4 @@
-"""Environments of packages for guests."""
+"""Package environments for guests."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from typing import Any
 from . import _binary
 from ._exceptions import RequestError, SystemFailure
 
-# The exit code of the command for what its caller can correct.
+# The exit code of the command for errors that the caller can correct.
 _USAGE = 2
 
 
 @dataclass(frozen=True)
 class Environment:
-    """Packages that guests have, installed in a sandbox and kept read-only for all later sandboxes.
+    """Packages for guests, which are installed in a sandbox and kept read-only for all later sandboxes.
 
     science = Environment.create("science", ["numpy", "pandas==2.2.*"])
     with Sandbox(environment=science) as sbx:
@@ -29,15 +29,15 @@ class Environment:
 
     name: str
     path: str
-    """Where it is, on the host and for guests."""
+    """The directory, which has the same path on the host and for guests."""
     version: str
     """The version of its interpreter."""
     requirements: tuple[str, ...]
-    """What was asked for."""
+    """The requirements with which it was created."""
     packages: Mapping[str, str] = field(hash=False)
     """The version of each package."""
     size: int
-    """The bytes of its files."""
+    """The size of its files in bytes."""
 
     @classmethod
     def create(
@@ -52,18 +52,19 @@ class Environment:
         allow_hosts: Sequence[str] = (),
         allow_build: bool = False,
     ) -> Environment:
-        """Makes an environment, or finds the one that was made in the same way.
+        """Creates an environment, or returns an existing one with the same inputs.
 
-        - `packages`: as in a requirements file.
-        - `requirements`, `lock`: a requirements file, or a `pylock.toml`, in their place.
-        - `python`: the interpreter; the default is the one that runs this process.
-        - `index_url`: the index, in place of the one that pip is configured with.
-        - `allow_hosts`: hosts to which the index sends for its files, and those on a private network that
+        - `packages`: packages in the syntax of a requirements file.
+        - `requirements`, `lock`: a requirements file, or a `pylock.toml`, instead of `packages`.
+        - `python`: the interpreter; by default the one that runs this process.
+        - `index_url`: the index, instead of the one that pip is configured with.
+        - `allow_hosts`: hosts from which the index serves its files, and hosts on a private network that
           only a requirements file names.
-        - `allow_build`: builds source distributions where there is no wheel. Their code runs in a sandbox.
+        - `allow_build`: builds source distributions of packages without a wheel. Their code runs in a
+          sandbox.
 
-        Raises `RequestError` for what the caller can correct, and `SystemFailure` if the packages cannot be
-        installed. Nothing is left then.
+        Raises `RequestError` for errors that the caller can correct, and `SystemFailure` if the packages
+        cannot be installed. On an error, nothing is left behind.
         """
         if isinstance(packages, str):
             raise RequestError("packages is a text: give a list of texts")
@@ -79,12 +80,12 @@ class Environment:
 
     @classmethod
     def get(cls, name: str) -> Environment:
-        """The environment of this name. Raises `RequestError` if there is none."""
+        """Returns the environment of this name. Raises `RequestError` if it does not exist."""
         return cls._of(json.loads(_command("show", "--json", "--", name)))
 
     @classmethod
     def list(cls) -> builtins.list[Environment]:
-        """All environments of this user, by name."""
+        """Lists all environments of this user, by name."""
         return [cls._of(described) for described in json.loads(_command("list", "--json"))]
 
     @classmethod
@@ -99,18 +100,18 @@ class Environment:
         )
 
     def export(self) -> str:
-        """Its lock, as the text of a `pylock.toml`: each wheel with its URL and its SHA-256."""
+        """Returns the lock as the text of a `pylock.toml`: each wheel with its URL and its SHA-256."""
         return _command("export", "--", self.name)
 
     def remove(self) -> None:
-        """Removes it. Raises `RequestError` if a sandbox uses it."""
+        """Removes the environment. Raises `RequestError` if a sandbox uses it."""
         _command("remove", "--", self.name)
 
 
 def cell_that_adds(executable: str, packages: Sequence[str], there: Sequence[str]) -> str:
-    """Installs what the environment of this interpreter lacks of packages, so that those that are there keep
-    their version. Returns what a session runs to import them: its value is `True`, or which other packages
-    are there."""
+    """Installs the packages that this interpreter's environment lacks, without changing the version of
+    existing ones. Returns a cell that makes them importable in a session: its value is `True`, or a list of
+    packages that the session has in addition and that must be passed as `there`."""
     options = [f"--beside={package}" for package in there]
     made = _command(
         "create", "--json", "--packages", "--add", "--python", executable, *options, "--", *packages
@@ -120,7 +121,7 @@ def cell_that_adds(executable: str, packages: Sequence[str], there: Sequence[str
 
 
 def _command(*arguments: str) -> str:
-    """What `sandfork env` prints."""
+    """Runs `sandfork env` and returns its output."""
     for argument in arguments:
         if not isinstance(argument, str):
             raise RequestError(f"{argument!r} is no text: give names, packages and hosts as texts")

@@ -1,6 +1,6 @@
-"""What this process's sandboxes do, for its operator: counts, and records for `logging`.
+"""Observability for operators: counts of this process's sandboxes, and records for `logging`.
 
-No text of a guest gets into either.
+Neither contains text from a guest.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ _REFUSALS = (SandboxUnavailable, SessionBusy, RequestError)
 
 @dataclass(frozen=True)
 class Stats:
-    """What the sandboxes of this process do now, and what became of those before."""
+    """Current and cumulative counts of this process's sandboxes."""
 
     sessions: int
-    """Open sessions and batches."""
+    """Number of open sessions and batches."""
     running: int
-    """Cells and tasks that run."""
+    """Number of running cells and tasks."""
     waiting: int
-    """Sessions that wait for their sandbox, and tasks that wait for others to end."""
+    """Number of sessions that wait for a sandbox, and of tasks that wait for others to end."""
     refused: Mapping[str, int]
-    """Requests that got no sandbox, or were refused for another reason, by the name of their exception."""
+    """Number of requests that got no sandbox or were refused for another reason, by exception name."""
     ended: Mapping[str, int]
-    """Cells and tasks that have ended, by their status."""
+    """Number of ended cells and tasks, by status."""
 
 
 class _Counts:
-    """Counts since the start of this process, and its conversations, by number."""
+    """The counts since the start of this process, and its conversations by number."""
 
     def __init__(self) -> None:
         # Reentrant, because a signal handler may run a cell in the thread that counts one.
@@ -58,12 +58,13 @@ class _Counts:
 
 
 _counts = _Counts()
-# The logger, once the process uses `logging`.
+# The logger; `None` until the process imports `logging`.
 _logger: Any = None
 
 
 def _forget_in_child() -> None:
-    """The sandboxes of a forked process's parent are none of its own, and a lock may be held for ever."""
+    """Resets the counts in a forked child, which does not own its parent's sandboxes. The lock is replaced
+    too: a thread of the parent may have held it."""
     global _counts
     _counts = _Counts()
 
@@ -72,8 +73,7 @@ os.register_at_fork(after_in_child=_forget_in_child)
 
 
 def stats() -> Stats:
-    """Counts what the sandboxes of this process do now, and what became of those before. A forked process
-    begins anew."""
+    """Returns the counts of this process's sandboxes. They are reset in a forked process."""
     found = [reference() for reference in _counts.conversations.valuerefs()]
     loads = [conversation.load for conversation in found if conversation is not None]
     sessions, running, waiting = (sum(column) for column in zip((0, 0, 0), *loads))
@@ -82,14 +82,14 @@ def stats() -> Stats:
 
 
 def enter(conversation: Conversation) -> int:
-    """Counts a conversation for as long as it exists. Returns its number in this process."""
+    """Registers a conversation for as long as it exists. Returns its number in this process."""
     number = next(_counts.numbers)
     _counts.conversations[number] = conversation
     return number
 
 
 def refused(conversation: Conversation, error: BaseException) -> None:
-    """Counts and reports an exception, if it is a refusal."""
+    """Counts and logs an exception, if it is a refusal."""
     if isinstance(error, _REFUSALS) and not isinstance(error, UndefinedVariable):
         name = type(error).__name__
         _counts.add(_counts.refused, name)
@@ -99,7 +99,7 @@ def refused(conversation: Conversation, error: BaseException) -> None:
 def cell_ended(
     conversation: Conversation, outcome: Mapping[str, Any], what: str, number: object, **fields: Any
 ) -> None:
-    """Counts and reports the end of a cell or a task."""
+    """Counts and logs the end of a cell or a task."""
     status = str(outcome["status"])
     _counts.add(_counts.ended, status)
     hit = outcome.get("limit")
@@ -113,11 +113,12 @@ def cell_ended(
 
 
 def _is_reported(level: int) -> bool:
-    """Whether the process uses `logging`, and wants such records."""
+    """Whether the process uses `logging`, and records of this level are enabled."""
     global _logger
     if _logger is None:
         logging = sys.modules.get("logging")
-        # Nothing that was not imported has a handler, and its import takes longer than that of this package.
+        # A module that was not imported has no handlers, and importing it takes longer than importing this
+        # package.
         if logging is None:
             return False
         _logger = logging.getLogger("sandfork")
@@ -126,7 +127,7 @@ def _is_reported(level: int) -> bool:
 
 
 def report(conversation: Conversation, level: int, event: str, said: str, **fields: Any) -> None:
-    """Writes a record, if the process uses `logging`. A handler that fails changes nothing here."""
+    """Writes a log record, if the process uses `logging`. Exceptions of handlers are ignored."""
     with contextlib.suppress(Exception):
         if not _is_reported(level):
             return

@@ -1,14 +1,14 @@
 """The exceptions of the package.
 
-Guest code never causes an exception in the caller. An `Execution` reports everything that it does, an
-endless loop and a segmentation fault included. The exceptions are for everything else:
+Guest code never causes an exception in the caller. An `Execution` reports everything that it does, including
+an endless loop and a segmentation fault. All other errors are exceptions:
 
     SandforkError
     ├── SandboxUnavailable       no sandbox could be provided; nothing of the guest ran
     │   ├── PolicyError          the policy is invalid (a ValueError too)
     │   ├── HostError            this host cannot enforce the policy
     │   ├── InterpreterError     the guest's Python is missing or unsuitable
-    │   ├── NotEnforced          a layer did not hold when the supervisor verified it from outside
+    │   ├── NotEnforced          the supervisor found from outside that a layer was not enforced
     │   ├── SystemFailure        a system call failed; a retry may help
     │   └── BinaryNotFound       the `sandfork` program was not found
     ├── RequestError             an argument of a call is invalid (a ValueError too)
@@ -44,12 +44,12 @@ class SandboxUnavailable(SandforkError):
 
 
 class PolicyError(SandboxUnavailable, ValueError):
-    """The policy is invalid: it has an unknown key, a value out of range, or names an environment or a file
-    that is not there."""
+    """The policy is invalid: it has an unknown key or a value out of range, or names a missing environment or
+    file."""
 
 
 class HostError(SandboxUnavailable):
-    """This host cannot enforce the policy, or not at the level that it requires. `sandfork doctor` prints
+    """This host cannot enforce the policy at the level that it requires. `sandfork doctor` prints
     which layer is missing and how to fix it."""
 
 
@@ -58,7 +58,7 @@ class InterpreterError(SandboxUnavailable):
 
 
 class NotEnforced(SandboxUnavailable):
-    """A layer did not hold when the supervisor verified the worker from outside."""
+    """The supervisor verified the worker from outside, and found that a layer was not enforced."""
 
 
 class SystemFailure(SandboxUnavailable):
@@ -73,7 +73,7 @@ class RequestError(SandforkError, ValueError):
     """An argument of a call is invalid. The session, if there is one, is unchanged."""
 
     errno: int | None = None
-    """Why a program could not be started, as of the kernel."""
+    """The kernel's error number if a program could not be started."""
 
 
 class ValueTooLarge(RequestError):
@@ -99,7 +99,7 @@ class SessionEnded(SessionError):
     `restart()` starts a new worker. With `on_death="restart"` the next call does so automatically.
     """
 
-    # Why, as part of a sentence, if the supervisor reported it.
+    # The reason as a sentence fragment, if the supervisor reported it.
     _why: str | None = None
 
 
@@ -117,7 +117,7 @@ class FileError(SandforkError, OSError):
     def __init__(self, number: int, message: str, path: str) -> None:
         super().__init__(number, message, path)
 
-    # Whether the message is a sentence that names the path, as the supervisor's are.
+    # Whether the message is a sentence that names the path, as the supervisor's messages are.
     _is_sentence = False
 
     def __str__(self) -> str:
@@ -160,7 +160,7 @@ _BY_CODE: dict[str, type[SandforkError]] = {
 
 
 def refused(header: Mapping[str, Any], path: str = "") -> SandforkError:
-    """The exception for a supervisor's `error` message. `path` is that of a file request."""
+    """Returns the exception for a supervisor's `error` message. `path` is the path of a file request."""
     code, said = str(header.get("error")), str(header.get("message"))
     number, why = int(header.get("errno") or 0), header.get("why")
     if code == "file":
@@ -176,6 +176,6 @@ def refused(header: Mapping[str, Any], path: str = "") -> SandforkError:
 
 
 def from_errno(number: int, message: str, path: str) -> FileError:
-    """The exception for a file request that failed with errno `number`."""
+    """Returns the exception for a file request that failed with errno `number`."""
     kind = FileNotFound if number == _errno.ENOENT else FileError
     return kind(number, message or os.strerror(number), path)

@@ -1,4 +1,4 @@
-"""The frames of the caller link: bytes in, frames out. This module does no I/O.
+"""Encodes and decodes the frames of the caller link. This module does no I/O.
 
 `docs/protocol.md` in the repository has the format: two lengths (u32, little-endian), a header (one
 JSON object), a payload. One file descriptor may accompany a frame.
@@ -18,7 +18,7 @@ from ._exceptions import ProtocolError, RequestError, ValueTooLarge
 _LENGTHS = Struct("<II")
 _PREFIX = _LENGTHS.size
 
-# Bounds of what a supervisor accepts from a caller.
+# Bounds of the messages that a supervisor accepts from a caller.
 MAX_HEADER_SENT = 2 << 20
 _MAX_VALUES = 1 << 16
 _MAX_TEXT = 1 << 20
@@ -52,7 +52,7 @@ def _make_encoder() -> Callable[[Any], str]:
 _write_json = _make_encoder()
 
 
-# Of a guest's numbers, the supervisor passes on those of 64 bits as numbers.
+# Large integers need no bound here: the supervisor forwards a guest's numbers as numbers only up to 64 bits.
 _read_json = json.JSONDecoder().raw_decode
 
 
@@ -77,14 +77,14 @@ def encode(header: dict[str, Any], payload: bytes = b"") -> bytes:
             f"this {header['kind']!r} request takes {len(text)} bytes beside its binary part, more "
             f"than the {MAX_HEADER_SENT} that one may take: send it in parts"
         )
-    # Shorter ones are within these bounds: a value takes two bytes.
+    # Shorter headers are within these bounds, because a value takes two bytes.
     if len(text) >= 2 * _MAX_VALUES:
         _check_bounds(text, header["kind"])
     return _LENGTHS.pack(len(text), len(payload)) + text + payload
 
 
 def _check_bounds(header: bytes, kind: object) -> None:
-    # Between two quotes is either a text or what is around texts.
+    # Splitting at quotes alternates between the JSON around strings and the strings.
     parts = header.replace(b"\\\\", b"__").replace(b'\\"', b"__").split(b'"')
     around = b"".join(parts[::2])
     values = 1 + sum(map(around.count, (b",", b":", b"[", b"{")))
@@ -120,7 +120,7 @@ class Decoder:
             self._buffer = kept
 
     def next_frame(self) -> Frame | None:
-        """The next frame, or `None` if it is incomplete. Raises `ProtocolError` if it is invalid."""
+        """Returns the next frame, or `None` if it is incomplete. Raises `ProtocolError` if it is invalid."""
         buffer, start = self._buffer, self._start
         if len(buffer) - start < _PREFIX:
             return None
@@ -142,11 +142,11 @@ class Decoder:
         return frame
 
     def rest(self) -> bytes:
-        """What was fed and is no part of a frame that was returned."""
+        """Returns the bytes after the last returned frame."""
         return bytes(memoryview(self._buffer)[self._start :])
 
     def wanted(self) -> int:
-        """The number of missing bytes of an incomplete frame, as far as known; 0 if there is none."""
+        """Returns the number of missing bytes of an incomplete frame, if known; otherwise 0."""
         held = len(self._buffer) - self._start
         if held < _PREFIX:
             return 0
@@ -154,15 +154,15 @@ class Decoder:
         return max(0, _PREFIX + int(header_length) + int(payload_length) - held)
 
     def take_descriptor(self) -> int:
-        """Takes the oldest received descriptor, which the caller then owns. Raises `ProtocolError` if there
-        is none."""
+        """Removes and returns the oldest received descriptor, which the caller then owns. Raises
+        `ProtocolError` if there is none."""
         if not self._descriptors:
             raise ProtocolError("the supervisor announced a file and passed none")
         return self._descriptors.popleft()
 
     def drop_descriptors(self, arrived: Sequence[int] = ()) -> int:
-        """Closes the descriptors that no frame has taken, and those in `arrived`, which may not have been
-        fed yet. Returns how many it closed."""
+        """Closes the descriptors that were not taken, and those in `arrived`, which may not have been
+        fed yet. Returns the number of closed descriptors."""
         if not self._descriptors and not arrived:
             return 0
         dropped = {*self._descriptors, *arrived}

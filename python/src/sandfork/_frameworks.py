@@ -1,8 +1,10 @@
-"""What the sandboxes of agent frameworks share: a policy with room, and files anywhere in a sandbox.
+"""The common part of the framework integrations: a policy with higher limits, and access to all files of a
+sandbox.
 
-The frameworks' paths are not bound to the work directory. A program of the guest's judges a path, so that the
-guest's own rights count. Content inside the work directory then goes through `files`. What is read elsewhere
-is copied there first, and what is written elsewhere is that program's input.
+The frameworks' paths are not restricted to the work directory. A program in the sandbox resolves each path
+with the guest's rights. Files inside the work directory are then accessed through `files`. To read another
+file, the program copies it into the work directory first; to write one, the program receives the content as
+its input.
 """
 
 from __future__ import annotations
@@ -31,15 +33,15 @@ ROOMY: dict[str, Any] = {
     "limits": {"wall": "24h", "memory": "1GiB", "file_size": "256MiB"},
     "session": {"idle": "24h"},
 }
-"""The policy of frameworks: `standard`, for an agent that works for hours."""
+"""The default policy of the integrations: `standard` with limits for an agent that works for hours."""
 NOT_FOUND = 127
-"""The exit status of a shell whose command does not exist."""
+"""The exit status of a shell whose command was not found."""
 LONGEST = 24 * 3600.0
-"""Seconds that stand for no time limit: a session ends after them in any case."""
+"""Seconds that represent no time limit: a session ends after this time in any case."""
 MOST_PROGRAMS = 24
-"""Programs that run at once. The others wait. A session has 32, of which some are for files."""
+"""The maximum number of concurrent programs; others wait. A session has 32, of which some access files."""
 
-# An exit status of these programs is this and an errno: a shell has small numbers of its own.
+# The programs below exit with this number plus an errno, because a shell uses small numbers itself.
 _ERRNO = 32
 _EXIT = {
     name: _ERRNO + getattr(errno, name) for name in ("EISDIR", "ENOENT", "EINVAL", "EACCES", "EFBIG", "EIO")
@@ -61,7 +63,7 @@ rm -f "$3"
 exit {EIO}
 """.format_map(_EXIT)
 # Prints the path if it is in the work directory, and writes its input to the file otherwise. A regular file
-# is replaced once its whole content is there. The signal of a limit on the size of files is passed on.
+# is replaced atomically. A signal, such as SIGXFSZ for a file that is too large, is raised again.
 _WRITE = """\
 [ -d "$1" ] && exit {EISDIR}
 parent=$(dirname -- "$1" && echo .) || exit {EIO}
@@ -92,7 +94,8 @@ _SAID = 200
 
 @contextmanager
 def needed(module: str, extra: str, what: str, *packages: str) -> Iterator[None]:
-    """Names the extra whose packages the block imports for a module, if one is not installed."""
+    """Replaces a `ModuleNotFoundError` for one of `packages` in the block by one that names the extra to
+    install."""
     try:
         yield
     except ModuleNotFoundError as error:
@@ -103,7 +106,7 @@ def needed(module: str, extra: str, what: str, *packages: str) -> Iterator[None]
 
 
 def read_anywhere(sbx: AnySandbox, path: str, most: int) -> Work[bytes]:
-    """Reads a file of a `Sandbox` or an `AsyncSandbox`. Raises `FileError` if it is missing, is no regular
+    """Reads a file of a `Sandbox` or an `AsyncSandbox`. Raises `FileError` if it is missing, is not a regular
     file, or has more than `most` bytes."""
     copy = _own_name()
     result = yield from _run(sbx, _READ, path, str(most), copy)
@@ -117,7 +120,7 @@ def read_anywhere(sbx: AnySandbox, path: str, most: int) -> Work[bytes]:
 
 
 def write_anywhere(sbx: AnySandbox, path: str, data: bytes) -> Work[None]:
-    """Writes a file of a sandbox, and creates its directory. Raises `FileError` if that is not possible."""
+    """Writes a file of a sandbox, and creates its directory. Raises `FileError` on failure."""
     result = yield from _run(sbx, _WRITE, path, _own_name(), stdin=data)
     inside = _checked(result, path)
     if inside:
@@ -138,7 +141,7 @@ def _run(sbx: AnySandbox, script: str, *arguments: str, stdin: bytes | None = No
 
 
 def _checked(result: CommandResult, path: str) -> str:
-    """What the program printed. Raises `FileError` for its exit status."""
+    """Returns the program's output. Converts a failure's exit status to a `FileError`."""
     if result.ok:
         return result.stdout
     if result.status == "lost":
@@ -152,5 +155,5 @@ def _checked(result: CommandResult, path: str) -> str:
 
 
 def builtin_error(error: FileError) -> OSError:
-    """The exception that `open` would raise, such as `PermissionError`."""
+    """Returns the exception that `open` would raise, such as `PermissionError`."""
     return OSError(error.errno, error.strerror, error.filename)

@@ -1,8 +1,8 @@
 """Renders results in a notebook.
 
-The guest's content must not run in the notebook's page, where it could reach the kernel and through it
-the host. It must not connect to any address either. Its HTML is therefore rebuilt from elements and
-attributes that do neither, in a frame without scripts and without network. Its SVG is shown as an image,
+The guest's content must not run in the notebook's page, where it could access the kernel and through it
+the host. It must not connect to any address either. Its HTML is therefore rebuilt from an allowlist of
+elements and attributes, in a frame without scripts and network. Its SVG is shown as an image,
 and charts are drawn from their data by the caller's own scripts (`_charts`).
 """
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from ._execution import Execution
     from ._result import Result
 
-# Precedes the content that it governs. It forbids loading, so that no data leaks through an address. It
-# does not govern connections that a browser opens before loading.
+# Precedes the content to which it applies. It forbids loading, so that no data leaks through an address. It
+# does not apply to connections that a browser opens before loading.
 _CONTENT_POLICY = (
     '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; '
     "img-src data:; font-src data:; style-src 'unsafe-inline'\">"
@@ -34,7 +34,7 @@ _FIT = (
 )
 
 
-# Characters of HTML that are rebuilt for one execution, of which each may take a microsecond.
+# Maximum number of characters of HTML to rebuild for one execution. Each may take a microsecond.
 LARGEST_HTML = 2 << 20
 
 
@@ -77,13 +77,13 @@ _RULE = re.compile(r"@([\w-]*)")
 
 
 def result(shown: Result, room: int = LARGEST_HTML) -> str:
-    """HTML of the richest form that can be shown safely, without HTML of more than `room` characters."""
+    """Renders the richest form that can be shown safely, and skips HTML of more than `room` characters."""
     chart = _charts.chart_of(shown)
     if chart is not None and (_charts.display.scripts or shown.svg is None):
         return _charts.frame(*chart)
     html = shown.html
     if html is not None and len(html) <= room:
-        # The height where a page forbids `onload`.
+        # The estimated height is used if the page forbids `onload`.
         lines = min(30, 4 + html.count("<tr") + html.count("\n") // 4)
         return (
             f'<iframe sandbox="allow-same-origin" srcdoc="{escape(_CONTENT_POLICY + inert(html))}" '
@@ -101,7 +101,7 @@ def result(shown: Result, room: int = LARGEST_HTML) -> str:
 
 
 def execution(ended: Execution) -> str:
-    """HTML of the cell's output, results, exception and outcome."""
+    """Renders the cell's output, results, exception and outcome as HTML."""
     parts = [f"<pre {_PRE}>{escape(''.join(ended.logs.stdout))}</pre>"] if ended.logs.stdout else []
     if ended.logs.stderr:
         parts.append(f'<pre {_PRE[:-1]};color:#a33">{escape("".join(ended.logs.stderr))}</pre>')
@@ -176,7 +176,7 @@ def _attributes(element: str, text: str) -> str:
 
 
 def _is_inert_style(css: str) -> bool:
-    """Whether a style sheet contains no address."""
+    """Returns whether a style sheet contains no address."""
     return (
         not {"\\", "<"} & set(css)
         and all(call == "" or call.lower() in _FUNCTIONS for call in _CALL.findall(css))

@@ -28,13 +28,14 @@ _INTERRUPT = encode({"kind": "interrupt"})
 
 
 class Link:
-    """A connection with its decoder. Only its user reads; any thread may call `interrupt`."""
+    """A connection with its decoder. Only the thread that has the turn reads; any thread may call
+    `interrupt`."""
 
     def __init__(self, connection: Connection, *, blocking: bool) -> None:
         self.connection = connection
         self._socket = connection.socket
-        # The sockets of gevent and eventlet wait although a flag says not to, unless they never wait. The
-        # driver then waits in their `poll`, which lets other greenlets run.
+        # Blocking sockets of gevent and eventlet wait in spite of MSG_DONTWAIT, so theirs are nonblocking.
+        # The driver then waits in their `poll`, which lets other greenlets run.
         self._socket.setblocking(blocking and isinstance(self._socket, _socket.socket))
         self.decoder = Decoder()
         # Data read from the socket but not yet fed to the decoder: at most one result of recvmsg(2).
@@ -43,8 +44,8 @@ class Link:
         self.half_written = False
         """Whether a message is partly written."""
         self.writing = threading.RLock()
-        """Held while a message is written, so that messages do not mix. A signal handler or a finalizer may
-        run in the thread that holds it, and does not wait for it."""
+        """Held while a message is written, so that messages do not interleave. A signal handler or a
+        finalizer may run in the thread that holds it, and must not wait for it."""
         self._interrupt_wanted = False
         self.closed = False
 
@@ -55,8 +56,8 @@ class Link:
     def torn(self) -> bool:
         """Whether an exception, for example of a signal handler, interrupted a read or a write.
 
-        A torn connection must not be read: the next bytes may not be the start of a frame, and the guest
-        may have chosen them.
+        A torn connection must not be read: the next bytes may not be the start of a frame, and may be
+        controlled by the guest.
         """
         return self._half_read or self.half_written
 
@@ -85,20 +86,20 @@ class Link:
         return bool(data)
 
     def ahead(self) -> bytes:
-        """What has arrived and is not read yet, as far as it is short. It stays to be read."""
+        """Peeks at unread data, up to one chunk."""
         try:
             return self.decoder.rest() + self._socket.recv(_CHUNK, _PEEK)
         except OSError:
             return self.decoder.rest()
 
     def _receive(self, flags: int) -> None:
-        """Reads from the socket. Reads nothing if the peer is gone."""
+        """Receives from the socket. Receives nothing if the peer is gone."""
         wanted = self.decoder.wanted()
         size = _CHUNK if wanted <= _CHUNK else min(wanted, _LARGEST_CHUNK)
         take = self._socket.recvmsg
         try:
-            # This is one call into C code, during which no signal handler runs. A handler's exception occurs
-            # either before the bytes leave the socket or after they are in the list.
+            # This is one call into C code, during which no signal handler runs. A handler's exception is
+            # raised either before the bytes leave the socket or after they are in the list.
             self._arrived.extend(map(take, (size,), (_ANCILLARY,), (_CLOEXEC | flags,)))
         except ConnectionError:
             return
@@ -106,9 +107,9 @@ class Link:
             raise self._unusable(error) from None
 
     def write(self, data: bytes | memoryview, descriptor: int | None) -> int:
-        """Writes as much as the socket accepts at once, and returns the number of bytes. If the peer is
-        gone, returns the full length: its last messages are read next. Raises `BlockingIOError` if the
-        socket accepts nothing."""
+        """Writes as much as the socket accepts without blocking, and returns the number of bytes. If the peer
+        is gone, returns the full length, so that its last messages are read next. Raises `BlockingIOError` if
+        the socket accepts no data."""
         try:
             if descriptor is None:
                 return self._socket.send(data, DONT_WAIT)
@@ -120,7 +121,7 @@ class Link:
             raise self._unusable(error) from None
 
     def interrupt(self) -> None:
-        """Asks the supervisor to interrupt the running cell."""
+        """Requests that the supervisor interrupts the running cell."""
         self._interrupt_wanted = True
         self.flush_interrupt()
 
@@ -134,7 +135,7 @@ class Link:
                 if self.half_written:
                     return
                 if self._interrupt_wanted:
-                    # The message is so short that the socket accepts all of it or nothing.
+                    # The message is short enough that the socket accepts either all of it or nothing.
                     self.write(_INTERRUPT, None)
                     self._interrupt_wanted = False
             except BlockingIOError:
@@ -148,9 +149,9 @@ class Link:
         self._interrupt_wanted = False
 
     def _unusable(self, error: OSError) -> Exception:
-        """The exception for a socket that cannot be used."""
+        """Returns the exception for a failed socket operation."""
         if error.errno is None or isinstance(error, BlockingIOError):
-            # Without an errno, an exception of a signal handler, such as `TimeoutError`.
+            # Without an errno it is an exception of a signal handler, such as `TimeoutError`.
             return error
         if self.connection.forked:
             return SessionForked(
@@ -161,7 +162,7 @@ class Link:
         return SystemFailure(f"the connection to the supervisor failed: {error.strerror}")
 
     def gone(self) -> Exception:
-        """The exception for the end of the stream."""
+        """Returns the exception for the end of the stream."""
         if self.closed:
             return SessionClosed("the session was closed while it was in use")
         return self.connection.died()
@@ -186,19 +187,19 @@ class Link:
 
 
 def is_ready(descriptor: int, events: int, seconds: float | None = None) -> bool:
-    """Waits for one of these events of poll(2). Returns false after this time. Other greenlets run meanwhile,
+    """Waits for one of these poll(2) events. Returns false at the timeout. Other greenlets run meanwhile,
     because gevent and eventlet replace the functions of `select`."""
     if hasattr(select, "poll"):
         poll = select.poll()
         poll.register(descriptor, events)
         return bool(poll.poll(None if seconds is None else seconds * 1e3 + 1))
-    # eventlet removes it.
+    # eventlet removes `select.poll`.
     reads, writes = ([descriptor] if events & one else [] for one in (select.POLLIN, select.POLLOUT))
     return any(select.select(reads, writes, [], seconds))
 
 
 def _passed(ancillary: list[Any]) -> Sequence[int]:
-    """The descriptors in the ancillary data of recvmsg(2)."""
+    """Returns the descriptors in the ancillary data of recvmsg(2)."""
     descriptors: list[int] = []
     for level, kind, content in ancillary:
         if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:

@@ -1,4 +1,4 @@
-"""A batch: the part that does not wait, and the blocking interface."""
+"""Batches: the common part of both interfaces, and the blocking interface."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ._tools import check_seconds
 
 # The maximum number of live workers of a zygote.
 MOST_JOBS = 4096
-# Seconds. A policy allows no longer `limits.wall`.
+# The longest `limits.wall` that a policy allows, in seconds.
 _LONGEST_TASK = 30 * 24 * 3600
 
 
@@ -25,8 +25,8 @@ class BaseMapped:
     _driver: Driver[Batch]
 
     def _next(self) -> Work[TaskResult | None]:
-        """The next result; `None` if there are no more. The batch then ends, and so it does after an
-        exception."""
+        """Returns the next result, or `None` if there are no more. In the latter case, and after an
+        exception, the batch ends."""
         driver = self._driver
         if driver.closed:
             return None
@@ -99,7 +99,7 @@ def map(
     requests results, and at most four for each job ahead of the yielded results. The iterable may therefore
     have millions of tasks.
 
-    - `packages`, `environment`: as those of `Sandbox`.
+    - `packages`, `environment`: as for `Sandbox`.
     - `timeout`: wall-clock seconds for each task, instead of the policy's `limits.wall`.
     - `jobs`: number of tasks that run at once, from 1 to 4096. The default is the number of processors. The
       host's resources may reduce it.
@@ -108,8 +108,8 @@ def map(
 
     A program runs once, and everything that it does is reported in its result. If no sandbox is available,
     the task is retried up to three times; then its result has the `status` `infrastructure`. A task that
-    no sandbox can carry out has the `status` `refused`. An invalid task, or an exception of the iterable,
-    is raised after the results of all tasks before it. So is `SandboxUnavailable`, when 16 tasks in a row
+    no sandbox can execute has the `status` `refused`. An invalid task, or an exception of the iterable,
+    is raised after the results of all tasks before it. So is `SandboxUnavailable` when 16 tasks in a row
     got no sandbox.
 
     The batch and its running tasks end when the returned object is closed or garbage-collected.
@@ -128,7 +128,8 @@ def batch_of(
     on_progress: OnProgress | None,
     source: Source | None = None,
 ) -> Batch:
-    """A batch with these arguments of `map`. `source` takes the tasks, if they are no plain iterable."""
+    """Creates a batch from the arguments of `map`. `source` provides the tasks if they are not a plain
+    iterable."""
     if jobs is not None and (type(jobs) is not int or not 1 <= jobs <= MOST_JOBS):
         raise RequestError(f"jobs is {jobs!r}: give a number from 1 to {MOST_JOBS}, or None")
     # The caller's input takes precedence over the policy's `stdio.stdin`.

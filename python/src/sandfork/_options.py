@@ -1,4 +1,4 @@
-"""Checks arguments and converts them for the link."""
+"""Validates arguments and converts them for the link."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ Stdin = Union[str, bytes, IO[Any]]
 
 
 def policy_choice(policy: PolicyLike) -> dict[str, Any]:
-    """A policy in the form of the `open` message, with the interpreter for a policy that names none."""
+    """Returns the `policy` field of an `open` message, with the interpreter to use if the policy names
+    none."""
     interpreter, directory = own_interpreter(), current_directory()
     ours: dict[str, Any] = {} if interpreter is None else {"interpreter": interpreter}
     if isinstance(policy, Mapping):
@@ -44,7 +45,8 @@ def policy_choice(policy: PolicyLike) -> dict[str, Any]:
 
 
 def package_overrides(packages: Sequence[str] | None, environment: str | Environment | None) -> list[str]:
-    """The overrides of a policy that give the guest these packages, or the packages of this environment."""
+    """Returns the policy overrides that give the guest these packages, or the packages of this
+    environment."""
     if packages is not None and environment is not None:
         raise RequestError("an environment has packages of its own: give `packages` or `environment`")
     if environment is not None:
@@ -54,16 +56,16 @@ def package_overrides(packages: Sequence[str] | None, environment: str | Environ
         return [f"python.environment={name}"]
     if packages is None:
         return []
-    # A text of JSON is one of TOML.
+    # A JSON list of strings is valid TOML.
     listed = json.dumps(list(checked_argv(packages, "packages")))
     return [f"python.packages={listed}", "environments.create=true"]
 
 
 def own_interpreter() -> str | None:
-    """The Python that runs this process, whose packages the caller expects in a sandbox.
+    """Returns the Python that runs this process, whose packages the caller expects in a sandbox.
 
-    `None` if a sandbox cannot use it: another implementation than CPython, a free-threaded build, or a
-    program that embeds Python or was frozen and that has no interpreter of its own.
+    `None` if a sandbox cannot use it: an implementation other than CPython, a free-threaded build, or a
+    frozen program or one that embeds Python, without a separate interpreter.
     """
     if sys.implementation.name != "cpython" or "t" in sys.abiflags:
         return None
@@ -78,7 +80,8 @@ def own_interpreter() -> str | None:
 
 
 def source_of(code: object) -> bytes:
-    """The source as UTF-8. Raises `RequestError` if it cannot be encoded, or does not fit into a message."""
+    """Encodes source as UTF-8. Raises `RequestError` if it cannot be encoded, or does not fit into a
+    message."""
     if not isinstance(code, str):
         raise RequestError(f"the code is of type {type(code).__name__}: give a str")
     source = utf_8(code, "the code")
@@ -91,7 +94,7 @@ def source_of(code: object) -> bytes:
 
 
 def checked_path(path: object) -> str:
-    """A path as text. A path of bytes could not be sent."""
+    """Returns a path as text. Raises `RequestError` for bytes, which cannot be sent."""
     name = os.fspath(path) if isinstance(path, os.PathLike) else path
     if not isinstance(name, str) or "\0" in name:
         raise RequestError(f"{path!r} cannot be a path: give a str without NUL")
@@ -99,7 +102,7 @@ def checked_path(path: object) -> str:
 
 
 def absolute(path: object) -> str:
-    """The path as the supervisor needs it, whose directory is another."""
+    """Makes a path absolute, because the supervisor may have another current directory."""
     try:
         return os.path.abspath(checked_path(path))
     except OSError as error:
@@ -109,7 +112,7 @@ def absolute(path: object) -> str:
 
 
 def utf_8(text: str, name: str, errors: str = "strict") -> bytes:
-    """The bytes of a text. Error messages call it `name`."""
+    """Encodes a text as UTF-8. `name` is its name in error messages."""
     try:
         return text.encode("utf-8", errors)
     except UnicodeEncodeError as error:
@@ -118,14 +121,14 @@ def utf_8(text: str, name: str, errors: str = "strict") -> bytes:
 
 
 def checked_text(text: str | None, name: str) -> str | None:
-    """A text that may be missing. Error messages call it `name`."""
+    """Returns an optional text. `name` is its name in error messages."""
     if text is not None and not isinstance(text, str):
         raise RequestError(f"{name} is of type {type(text).__name__}: give a str")
     return text
 
 
 def checked_count(number: int, name: str, most: int) -> int:
-    """A whole number from 0 to `most`. Error messages call it `name`."""
+    """Returns an integer from 0 to `most`. `name` is its name in error messages."""
     if not isinstance(number, int) or isinstance(number, bool):
         raise RequestError(f"{name} is of type {type(number).__name__}: give a whole number")
     if not 0 <= number <= most:
@@ -134,7 +137,7 @@ def checked_count(number: int, name: str, most: int) -> int:
 
 
 def checked_function(function: F, name: str) -> F:
-    """A function that may be missing. Error messages call it `name`."""
+    """Returns an optional function. `name` is its name in error messages."""
     if function is not None and not callable(function):
         raise RequestError(f"{name} is of type {type(function).__name__}: give a function")
     return function
@@ -143,7 +146,7 @@ def checked_function(function: F, name: str) -> F:
 def callbacks(
     on_stdout: OnText | None = None, on_stderr: OnText | None = None, on_result: OnResult | None = None
 ) -> Callbacks:
-    """The functions that get a cell's output."""
+    """Returns the callbacks for a cell's output."""
     return Callbacks(
         checked_function(on_stdout, "on_stdout"),
         checked_function(on_stderr, "on_stderr"),
@@ -152,7 +155,7 @@ def callbacks(
 
 
 def checked_argv(argv: Iterable[str], name: str = "argv") -> tuple[str, ...]:
-    """Arguments as a tuple of strings. Error messages call them `name`."""
+    """Returns arguments as a tuple of strings. `name` is their name in error messages."""
     if isinstance(argv, str) or not isinstance(argv, Iterable):
         raise RequestError(f"{name} is a {type(argv).__name__}: give a list of strings")
     arguments = tuple(argv)
@@ -163,7 +166,7 @@ def checked_argv(argv: Iterable[str], name: str = "argv") -> tuple[str, ...]:
 
 
 def checked_variables(variables: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Variables whose names are checked to be identifiers."""
+    """Returns variables by normalized name. Raises `RequestError` if a name is not an identifier."""
     if variables is None:
         return {}
     if not isinstance(variables, Mapping):
@@ -172,7 +175,7 @@ def checked_variables(variables: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def read_source(path: str | os.PathLike[str]) -> str:
-    """Reads a program of the host and decodes it as Python does."""
+    """Reads a source file of the host and decodes it as Python does."""
     import tokenize
 
     with tokenize.open(path) as file:

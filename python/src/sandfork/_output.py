@@ -28,7 +28,7 @@ class Output:
         return Logs(self._stdout.pieces, self._stderr.pieces)
 
     def add(self, frame: Frame, decoder: Decoder) -> Actions[None]:
-        """Adds the content of a frame, and calls the callback for it."""
+        """Adds the content of a frame, and calls its callback."""
         header = frame.header
         if header["kind"] == "output":
             stream = self._stdout if header.get("stream") == "stdout" else self._stderr
@@ -43,7 +43,7 @@ class Output:
             yield Notify(self._on_result, (result,))
 
     def end(self) -> Actions[None]:
-        """Replaces incomplete characters at the end."""
+        """Flushes both streams, and replaces an incomplete character at the end."""
         for stream in (self._stdout, self._stderr):
             if stream.decoder is not None:
                 yield from stream.add(b"", end=True)

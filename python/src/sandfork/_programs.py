@@ -1,4 +1,4 @@
-"""The conversations about a program of a session. This module does no I/O; see `_conversation`."""
+"""The conversations of a session's programs. This module does no I/O; see `_conversation`."""
 
 from __future__ import annotations
 
@@ -18,52 +18,52 @@ from ._output import Output
 from ._values import harmless
 
 CHUNK = 1 << 16
-"""Bytes of input that are sent at once."""
+"""The maximum number of input bytes in one message."""
 
 
 @dataclass(frozen=True)
 class CommandResult:
-    """How a program ended, and what it printed."""
+    """The end of a program, and its output."""
 
     status: str
-    """`exited`, `signal`, `timeout` (it was killed after its time), `output-limit` (it was killed because it
-    printed more than it may), or `lost` (its session ended)."""
+    """`exited`, `signal`, `timeout` (killed at its timeout), `output-limit` (killed because it exceeded its
+    output limit), or `lost` (its session ended)."""
     exit_code: int | None
-    """Its exit status, if it exited."""
+    """The exit status, if the program exited."""
     signal: int | None
-    """The signal that ended it, if one did."""
+    """The signal that killed the program, if any."""
     why: str | None
-    """Why it was lost."""
+    """The reason why the program was lost."""
     stdout: str
     stderr: str
 
     @property
     def ok(self) -> bool:
-        """Whether it exited with status 0."""
+        """Whether the program exited with status 0."""
         return self.exit_code == 0
 
     @property
     def shell_code(self) -> int | None:
-        """Its exit status as a shell and timeout(1) report it: 128 and the number of the signal that ended
-        it, and 124 after its time."""
+        """The exit status as a shell and timeout(1) report it: 128 plus the number of the signal that killed
+        the program, and 124 after a timeout."""
         if self.signal is not None:
             return 128 + self.signal
         return 124 if self.status == "timeout" else self.exit_code
 
 
 class Beside(Conversation):
-    """A conversation on a connection beside that of the session."""
+    """A conversation on a separate connection, in addition to that of the session."""
 
     noun = "program"
     lost = "what it prints is lost"
 
     def settle(self) -> Actions[bool]:
-        # Nothing but output and the answer to input is due, which may be taken later.
+        # Only output and the reply to input can be pending, and both can be received later.
         return self.decoder is not None and not self.decoder.drop_descriptors()
         yield
 
     def open(self, kind: str, path: str = "") -> Actions[dict[str, Any]]:
-        """Connects, and waits for the first answer, which is of this kind. An error is about this file."""
+        """Connects, and waits for the first reply, which must be of this kind. `path` is for file errors."""
         yield (yield from self._connect())
         return (yield from self._answer(kind, path=path)).header
 
@@ -76,14 +76,14 @@ class Program(Beside):
         self.output = Output(callbacks)
         self.pid = 0
         self.result: CommandResult | None = None
-        # What is left of its input.
+        # The rest of its input.
         self._data = None if data is None else memoryview(data)
 
     def start(self) -> Actions[None]:
         self.pid = int((yield from self.open("started")).get("pid") or 0)
 
     def follow(self) -> Actions[CommandResult]:
-        """Waits for its end."""
+        """Writes the program's input, and waits for its end."""
         while self._data is not None and self.result is None:
             yield from self._feed(self._data)
         while self.result is None:
@@ -91,11 +91,11 @@ class Program(Beside):
         return self.result
 
     def _feed(self, data: memoryview) -> Actions[None]:
-        """Writes a part of its input."""
+        """Writes a part of the program's input, and waits until the program's pipe has accepted it."""
         part, rest = data[:CHUNK], data[CHUNK:]
         if not self.under_way:
             yield self._numbered({"kind": "input", "end": not rest}, bytes(part))
-        # A wait that was given up before it was answered goes on here.
+        # A wait that was interrupted before the reply continues here.
         while self.under_way and self.result is None:
             header = yield from self._next()
             if header.get("id") == self.under_way and header["kind"] != "output":
@@ -105,11 +105,11 @@ class Program(Beside):
                     error = refused(header)
                     if not isinstance(error, RequestError):
                         raise error
-                    # It has closed its input, as a program may.
+                    # The program has closed its input.
                     self._data = None
 
     def _next(self) -> Actions[Mapping[str, Any]]:
-        """Takes the next message. Its end may come in place of an answer."""
+        """Handles the next message. The program's end may arrive instead of a reply."""
         frame = yield Receive()
         header: Mapping[str, Any] = frame.header
         kind = header["kind"]
@@ -139,7 +139,7 @@ class Program(Beside):
 
 
 class Act(Beside):
-    """Acts on a program of another connection."""
+    """Sends requests for a program that was started on another connection."""
 
     def act(self, requests: Iterable[tuple[dict[str, Any], bytes]]) -> Actions[None]:
         yield from self.open("started")

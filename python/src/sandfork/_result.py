@@ -1,4 +1,4 @@
-"""The rich forms of a value that a cell shows, as in a notebook."""
+"""Rich displays of a cell, as in a notebook."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from . import _html, _values
 from ._text import shortened
 from ._values import harmless
 
-# The types of a display's forms. Only cheap ones, because a display is decoded while its cell runs.
+# The types of a display's forms. All are cheap to decode, because a display is decoded while its cell runs.
 _FORMS = ("text", "bytes", "bytearray")
-# The number of digits of an integer that every Python converts, with any setting of its limit.
+# The number of digits that every Python converts to an integer, whatever its configured limit.
 _DIGITS = 640
-# Characters of a text that a `repr()` shows.
+# Maximum number of characters of a text in a `repr()`.
 _LONGEST_TEXT = 64 << 10
 _BINARY = ("image/png", "image/jpeg", "application/pdf")
 # The name of a media type (RFC 6838, section 4.2).
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 class _Form(property, Generic[T]):
-    """An attribute of `Result`: the form of a media type."""
+    """An attribute of `Result`: the form with a certain media type."""
 
     def __init__(self, media_type: str, read: Callable[[Result, str], T], doc: str | None = None) -> None:
         super().__init__(lambda result: read(result, media_type))
@@ -68,10 +68,10 @@ def _integer(text: str) -> int:
 
 
 class Result:
-    """A value that a cell shows, in one or more forms. An attribute is `None` if that form is missing.
+    """A display of a cell, in one or more forms. An attribute is `None` if that form is missing.
 
     The attributes are those of E2B's `Result`. All forms come from the guest: their HTML, SVG and
-    JavaScript are as untrusted as its code. A notebook shows them where they cannot run.
+    JavaScript are as untrusted as its code. A notebook shows them in frames in which they cannot run.
     """
 
     __slots__ = ("_data", "is_main_result")
@@ -85,21 +85,21 @@ class Result:
     html = _Form("text/html", _text)
     markdown = _Form("text/markdown", _text)
     svg = _Form("image/svg+xml", _text)
-    png = _Form("image/png", _base64, "In base64.")
-    jpeg = _Form("image/jpeg", _base64, "In base64.")
-    pdf = _Form("application/pdf", _base64, "In base64.")
+    png = _Form("image/png", _base64, "The image in base64.")
+    jpeg = _Form("image/jpeg", _base64, "The image in base64.")
+    pdf = _Form("application/pdf", _base64, "The document in base64.")
     latex = _Form("text/latex", _text)
     json = _Form("application/json", _json)
     javascript = _Form("application/javascript", _text)
     data = _Form(
         "application/vnd.sandfork.data+json",
         _json,
-        "What the code displays as this media type: data of a table or the like. Nothing else fills it.",
+        "Data of a table or the like, if the code displays this media type itself.",
     )
     chart = _Form(
         "application/vnd.sandfork.chart+json",
         _json,
-        "What the code displays as this media type: data of a plot. Nothing else fills it.",
+        "Data of a plot, if the code displays this media type itself.",
     )
 
     @property
@@ -120,7 +120,7 @@ class Result:
         return self.raw("application/pdf")
 
     def raw(self, media_type: str) -> bytes | None:
-        """A form's bytes; text is encoded as UTF-8. `None` if the form is missing or malformed."""
+        """Returns a form's bytes; text is encoded as UTF-8. `None` if the form is missing or malformed."""
         form = self._data.get(media_type)
         if isinstance(form, str) and media_type in _BINARY:
             try:
@@ -134,11 +134,11 @@ class Result:
         return bytes(form) if isinstance(form, (bytes, bytearray)) else None
 
     def formats(self) -> list[str]:
-        """The names of the attributes that are not `None`, and the media types of `extra`."""
+        """Returns the names of the attributes that are not `None`, and the media types of `extra`."""
         return [_ATTRIBUTES.get(name, name) for name in self._data]
 
     def __getitem__(self, name: str) -> Any:
-        """A form by its attribute name or its media type."""
+        """Returns a form by its attribute name or its media type."""
         if name in _TYPES:
             return getattr(self, name)
         return self._data[name]
@@ -155,7 +155,7 @@ class Result:
         return _html.result(self)
 
     def _plain(self, name: str) -> Any:
-        """A form as it was received."""
+        """Returns a form as it was received."""
         return self._data.get(_TYPES.get(name, name))
 
 
@@ -164,8 +164,8 @@ _ATTRIBUTES = {media_type: name for name, media_type in _TYPES.items()}
 
 
 def decoded(header: Mapping[str, Any], buffers: Sequence[memoryview]) -> Result:
-    """The result in a `display` message. Forms come from the guest: those that are malformed, without a media
-    type, or neither text nor bytes, are omitted."""
+    """Decodes the result in a `display` message. Forms come from the guest: forms that are malformed, have no
+    valid media type, or are neither text nor bytes, are omitted."""
     decoder = _values.Decoder(buffers)
     forms: dict[str, Any] = {}
     for media_type, tree in header["data"].items():

@@ -1,4 +1,4 @@
-"""A program in a fresh sandbox, which is removed afterwards."""
+"""Runs one program in a fresh sandbox."""
 
 from __future__ import annotations
 
@@ -38,11 +38,12 @@ def run(
 ) -> Execution:
     """Runs a program in a fresh sandbox, which is removed afterwards.
 
-    - `packages`, `environment`: as those of `Sandbox`.
+    - `packages`, `environment`: as for `Sandbox`.
     - `timeout`: wall-clock seconds, instead of the policy's `limits.wall`.
-    - `stdin`: the program's standard input: text, bytes or an open file. The program reads a pipe, and gets
-      no file of the caller. A regular file is read from its descriptor's position, which stays where it is.
-      Of a pipe, a terminal or a socket, up to 128 KiB more are taken than the program reads.
+    - `stdin`: the program's standard input: text, bytes or an open file. The input is copied into a pipe, so
+      the program never gets the caller's descriptor. A regular file is read from its descriptor's position,
+      which does not change. From a pipe, a terminal or a socket, up to 128 KiB more may be read than the
+      program reads.
     """
     output = callbacks(on_stdout, on_stderr)
     sets = package_overrides(packages, environment)
@@ -59,7 +60,7 @@ def one_run(
     stdin: Stdin | None,
     callbacks: Callbacks,
 ) -> Work[Execution]:
-    """Runs a program in a session of its own."""
+    """Runs a program in a new session."""
     source, argv, wall = source_of(code), checked_argv(argv), check_seconds(timeout, "timeout")
     cell = Cell(source, "<string>", argv, then="end", wall=wall, callbacks=callbacks)
     opening: dict[str, Any] = {"kind": "open", "policy": policy_choice(policy), "set": sets}

@@ -1,4 +1,4 @@
-"""The standard input of a guest."""
+"""Copies a caller's input into a pipe for a guest's standard input."""
 
 from __future__ import annotations
 
@@ -14,19 +14,20 @@ from ._link import is_ready
 from ._options import Stdin, utf_8
 from ._supervisor import above_streams
 
-# What every pipe holds: the default is 64 KiB, but a user with many pipes gets single pages (pipe(7)).
+# The minimum capacity of a pipe: the default is 64 KiB, but a user with many pipes gets single pages
+# (pipe(7)).
 _FITS_A_PIPE = 4096
 _CHUNK = 64 << 10
-# The ends of pipes that this process writes to. A forked process must not keep them open, or the guest would
-# wait for more.
+# The write ends of pipes of this process. A forked child must not keep them open, or the guest would never
+# read EOF.
 _writers: set[int] = set()
 
 
 def piped(stdin: Stdin) -> int:
-    """A pipe from which the guest reads the input. The caller owns the descriptor.
+    """Returns the read end of a pipe into which the input is copied. The caller owns the descriptor.
 
-    With an open file of the caller a guest could change its mode, its times and its contents, write to the
-    pipe or the terminal that it is, and learn its path.
+    The caller's own descriptor is not passed: a guest could change the file's mode, times and contents, write
+    to the pipe or terminal behind it, and learn its path.
     """
     source = _source(stdin)
     try:
@@ -41,7 +42,7 @@ def piped(stdin: Stdin) -> int:
             _close(writer)
             source.close()
             return reader
-        # Ends with the input, or when no process can read it any more.
+        # The thread ends at the end of the input, or when all read ends are closed.
         threading.Thread(target=_feed, args=(source, writer), name="sandfork-stdin", daemon=True).start()
     except BaseException:
         os.close(reader)
@@ -52,7 +53,8 @@ def piped(stdin: Stdin) -> int:
 
 
 class _Source:
-    """An open file of the caller, from its position on. A regular file keeps its position."""
+    """An open file of the caller, read from its current position. The position of a regular file does not
+    change."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -60,27 +62,28 @@ class _Source:
         self._position = os.lseek(descriptor, 0, os.SEEK_CUR) if self._is_regular else 0
 
     def feeds_at_once(self, writer: int) -> bool:
-        """Writes the input, if it is known to be short."""
+        """Writes the input if it is known to fit into the pipe. Returns whether that is all of it."""
         if not self._is_regular:
             return False
         self._position += os.write(writer, os.pread(self._descriptor, _FITS_A_PIPE, self._position))
         return not os.pread(self._descriptor, 1, self._position)
 
     def read(self, writer: int) -> bytes:
-        """The next bytes; none at the end of the input, or when no process reads from the pipe."""
+        """Reads the next bytes; empty at the end of the input, or when all read ends of the pipe are
+        closed."""
         if self._is_regular:
             data = os.pread(self._descriptor, _CHUNK, self._position)
             self._position += len(data)
             return data
         poll = select.poll()
         poll.register(self._descriptor, select.POLLIN)
-        # Of the pipe, an error is all that is asked for.
+        # For the pipe, only an error is polled for: no process can read from it.
         poll.register(writer, 0)
         while writer not in dict(poll.poll()):
             try:
                 return os.read(self._descriptor, _CHUNK)
             except BlockingIOError:
-                # Another reader was faster.
+                # Another process has read the data first.
                 continue
         return b""
 
@@ -95,14 +98,14 @@ class _Bytes:
         self._data = data
 
     def feeds_at_once(self, writer: int) -> bool:
-        """Writes the input, if it is short."""
+        """Writes the input if it fits into the pipe. Returns whether it did."""
         if len(self._data) > _FITS_A_PIPE:
             return False
         os.write(writer, self._data)
         return True
 
     def read(self, writer: int) -> bytes:
-        """All bytes the first time."""
+        """Returns all bytes at the first call, and none later."""
         data, self._data = self._data, b""
         return data
 
@@ -129,7 +132,7 @@ def _source(stdin: Stdin) -> _Source | _Bytes:
 
 def _feed(source: _Source | _Bytes, writer: int) -> None:
     """Copies the input into the pipe."""
-    # A guest need not read all. In a process that does not ignore this signal, writing would end the process.
+    # A guest may not read all input. If this process does not ignore SIGPIPE, writing would then kill it.
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGPIPE])
     try:
         while True:
@@ -140,12 +143,12 @@ def _feed(source: _Source | _Bytes, writer: int) -> None:
                 try:
                     rest = rest[os.write(writer, rest) :]
                 except BlockingIOError:
-                    # A write that waits would stop all greenlets of gevent and eventlet.
+                    # A blocking write would stop all greenlets of gevent and eventlet.
                     is_ready(writer, select.POLLOUT)
     except BrokenPipeError:
         return
     except OSError as error:
-        # Here, because importing it takes longer than a run.
+        # Imported here, because the import takes longer than a run.
         import logging
 
         logging.getLogger("sandfork").warning("a guest's stdin ended early: %s", error.strerror)

@@ -38,7 +38,8 @@ class Task:
     of seconds or of bytes."""
     expect: str | Mapping[str, Any] | None = None
     """The expected standard output, or a dict of `stdout`, `value`, `whitespace` and `tolerance`. The
-    supervisor compares; the guest never gets it. `TaskResult.verdict` has the result."""
+    supervisor makes the comparison, and the guest never receives the expectation. `TaskResult.verdict` is the
+    result."""
 
 
 INFRASTRUCTURE = "infrastructure"
@@ -59,7 +60,7 @@ class Sent(NamedTuple):
 
 
 def checked_tasks(tasks: object) -> Iterator[TaskLike]:
-    """An iterator over tasks. A single task is refused: a string would be one task for each character."""
+    """Returns an iterator over tasks. A single task is rejected: a string would be one task per character."""
     if isinstance(tasks, (str, bytes, Mapping, Task)) or not isinstance(tasks, Iterable):
         raise RequestError(f"tasks is of type {type(tasks).__name__}: give an iterable of them")
     return iter(tasks)
@@ -78,7 +79,7 @@ def prepared(task: object, index: int) -> Sent:
 
 
 def described(name: object, index: int) -> str:
-    """The name of a task for an error message."""
+    """Returns the name of a task for an error message."""
     if type(name) is int and name == index:
         return f"task {index}"
     text = repr(name)
@@ -132,7 +133,8 @@ def _sent(fields: dict[str, Any], name: Any, index: int) -> Sent:
 
 
 def _check_keys(expected: Any) -> None:
-    """Refuses keys that are no text. JSON would make texts of numbers, truth values and `None`."""
+    """Raises `RequestError` for keys that are not strings. JSON would convert numbers, booleans and `None` to
+    strings."""
     parts = [expected]
     while parts:
         part = parts.pop()
@@ -183,18 +185,18 @@ class TaskResult:
     execution: Execution | None
     """How the task ended; `None` if it was not run."""
     failure: SandforkError | None
-    """The reason why the task was not run: a `RequestError` if no sandbox can carry it out, or why it got
-    none. `None` if it has an execution."""
+    """The reason why the task was not run: a `RequestError` if no sandbox can execute it, or the reason why
+    it got no sandbox. `None` if it has an execution."""
     verdict: str | None = None
     """The result of the comparison with the task's `expect`: `pass`, `wrong`, or `failed` if the program did
-    not end well. `None` if the task expects nothing or got no sandbox."""
+    not complete. `None` if the task has no `expect` or got no sandbox."""
     mismatch: str | None = None
-    """The first difference, if the verdict is `wrong`. It quotes what is expected."""
+    """The first difference, if the verdict is `wrong`. It quotes the expected result."""
 
     @property
     def status(self) -> str:
-        """The status of the execution, or `infrastructure`, or `refused` if no sandbox can carry out the
-        task."""
+        """The status of the execution; `infrastructure` if the task got no sandbox; `refused` if no sandbox
+        can execute it."""
         if self.execution is None:
             return REFUSED if isinstance(self.failure, RequestError) else INFRASTRUCTURE
         return self.execution.status
@@ -221,8 +223,8 @@ class TaskResult:
         return "" if self.execution is None else "".join(self.execution.logs.stderr)
 
     def to_dict(self, *, compact: bool = False) -> dict[str, Any]:
-        """The result as data that JSON can represent, as far as JSON represents the `id`. With `compact`, it
-        has the keys of `sandfork map --compact`."""
+        """Returns the result as data that JSON can represent, if JSON can represent the `id`. With `compact`,
+        it has the keys of `sandfork map --compact`."""
         document: dict[str, Any] = {"id": self.id}
         if self.attempts > 1:
             document["attempts"] = self.attempts

@@ -1,4 +1,4 @@
-"""An execution as text for a model, and as short data."""
+"""Formats an execution as text for a model, and as compact data."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ if TYPE_CHECKING:
     from ._execution import Execution
     from ._result import Result
 
-# The `repr()` of an object of a class without one of its own.
+# The default `repr()` of an object.
 _NAMED = re.compile(r"<[^<>\n]* object(?: at 0x[0-9a-f]+)?>")
-# The least number of characters in which an error and a note of what is left out still say something.
+# The minimum length in which an error and a note on omitted text are still readable.
 _SHORTEST = 200
-# Bytes of a value of which a `repr()` is made, whose characters may take sixteen times as many.
+# The maximum size in bytes of a value whose `repr()` is computed. The text may take sixteen times as much.
 _LARGEST_REPR = 16 << 20
 
 
 def summary(decoder: _values.Decoder, value: Any, buffers: Sequence[memoryview]) -> str | None:
-    """What stands for the `repr()` of a decoded value that takes too much time or memory; `None` for any
-    other. The guest chooses what it sends, and the caller pays for the text."""
+    """Returns a replacement for the `repr()` of a decoded value if that would take too much time or memory,
+    and otherwise `None`. The guest chooses the value, and the caller pays for its text."""
     size, kind = sum(map(len, buffers)), type(value)
     if decoder.has_long_int:
         return f"<{kind.__name__} with an integer of more than 4300 digits>"
@@ -36,12 +36,12 @@ def summary(decoder: _values.Decoder, value: Any, buffers: Sequence[memoryview])
 
 
 def described(execution: Execution, max_length: int) -> str:
-    """The text of `Execution.to_text`."""
+    """Returns the text of `Execution.to_text`."""
     if type(max_length) is not int or max_length < _SHORTEST:
         raise RequestError(f"max_length is {max_length!r}: give a number of at least {_SHORTEST}")
     printed = _printed(execution)
     end = _end(execution)
-    # How the cell ended counts more than its output, and gets at most half of the room.
+    # The end of the cell is more important than its output, which keeps at most half of the length.
     room = max_length - min(len(printed), max_length // 2) - 1
     end = shortened(end, room)
     printed = shortened(printed, max_length - len(end) - 1)
@@ -51,10 +51,10 @@ def described(execution: Execution, max_length: int) -> str:
 
 
 def shortened(text: str, length: int) -> str:
-    """Text of at most this length, without its middle if it is longer."""
+    """Shortens a text to at most this length by removing its middle."""
     if len(text) <= length:
         return text
-    # No number of characters that are left out takes more digits than that of all.
+    # The note for the full length is at least as long as the final note.
     kept = max(0, length - len(_note(len(text))))
     note = _note(len(text) - kept)[:length]
     return text[: kept - kept // 2] + note + text[len(text) - kept // 2 :]
@@ -74,13 +74,13 @@ def _printed(execution: Execution) -> str:
 
 
 def _end(execution: Execution) -> str:
-    """The value or the error, and what the cell showed besides."""
+    """Returns the displays of the cell, and its value or error."""
     shown = [result for result in execution.results if not result.is_main_result]
     lines = [readable(result) or f"[shown: {', '.join(result.formats())}]" for result in shown]
     text, error = next(map(readable, filter(_is_main, execution.results)), None), execution.error
     if error is not None:
         lines.append(error.traceback.rstrip("\n") or f"{error.name}: {error.value}")
-        # The traceback of an exception ends with it, though not always in the words of its message.
+        # The traceback of an exception ends with the exception, though its text may differ from the message.
         is_told = execution.status == "exception" or error.value in error.traceback
         if error.traceback and not is_told:
             lines.append(f"{error.name}: {error.value}")
@@ -96,7 +96,8 @@ def _is_main(shown: Result) -> bool:
 
 
 def readable(shown: Result) -> str | None:
-    """A result's text. Where that only names an object, as of IPython's `Markdown`, its form's source."""
+    """Returns a result's text, or the source of another form if the text only names an object, as for
+    IPython's `Markdown`."""
     text = shown.text
     if text is None or _NAMED.fullmatch(text):
         sources = (shown._plain(name) for name in ("markdown", "latex", "json"))
@@ -105,7 +106,7 @@ def readable(shown: Result) -> str | None:
 
 
 def compact(execution: Execution) -> dict[str, Any]:
-    """The data of `Execution.to_dict(compact=True)`."""
+    """Returns the data of `Execution.to_dict(compact=True)`."""
     document: dict[str, Any] = {"status": execution.status, "exit_code": execution.exit_code}
     if execution.limit is not None:
         document["limit"] = execution.limit.name
@@ -124,14 +125,15 @@ def compact(execution: Execution) -> dict[str, Any]:
 
 
 def plain_value(execution: Execution) -> Any:
-    """The value as JSON represents it, or its text if that is all that the caller may be made to compute."""
-    # To decode it says whether it has a summary.
+    """Returns the value as JSON represents it, or only its summary if converting it would be too
+    expensive."""
+    # Reading the value sets the summary.
     value = execution.value
     return plain(value) if execution.summary is None else execution.text or execution.summary
 
 
 def plain(value: Any) -> Any:
-    """The value as JSON represents it. What it has no form for is its `repr()`."""
+    """Returns the value as JSON represents it. Parts that JSON cannot represent are their `repr()`."""
     kind = type(value)
     if value is None or kind in (bool, int, str) or (kind is float and math.isfinite(value)):
         return value

@@ -1,4 +1,4 @@
-"""Threads for host tools that cannot run in the calling thread, and the loops that await."""
+"""Threads for host tools that cannot run in the calling thread, and event loops for async tools."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ def wait_for(future: Future[Any], timeout: float | None) -> Any:
 
 
 def abandon(future: Future[Any]) -> None:
-    """Discards the result of a function, for which no caller waits any more."""
+    """Discards the result of a function whose caller has stopped waiting."""
     future.cancel()
     future.add_done_callback(_discard)
 
 
 def check_loop() -> None:
-    """Raises `RequestError` where no event loop runs on which the asyncio interface can wait."""
+    """Raises `RequestError` if no asyncio event loop is running."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -73,8 +73,8 @@ def _discard(future: Future[Any]) -> None:
 
 
 class LoopThread:
-    """A sandbox's own event loop, for async tools of a blocking caller. It lives as long as the sandbox, so
-    that a client made in one call can be used in the next."""
+    """A sandbox's event loop for async tools of a blocking caller. It lives as long as the sandbox, so that a
+    client that is created in one call can be used in the next."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()

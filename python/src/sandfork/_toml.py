@@ -11,7 +11,7 @@ _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def dumps(document: Mapping[str, Any]) -> str:
-    """The TOML text of a document of strings, numbers, booleans, lists, and tables of these."""
+    """Serializes a document of strings, numbers, booleans, lists, and tables of these as TOML."""
     return "\n".join(_table(document, ())) + "\n"
 
 
@@ -42,7 +42,7 @@ def _value(value: Any) -> str:
     if isinstance(value, (list, tuple)):
         return f"[{', '.join(map(_value, value))}]"
     if isinstance(value, Mapping):
-        # Within a list, a table stands on its line.
+        # A table within a list is written inline.
         return f"{{ {', '.join(f'{_key(key)} = {_value(item)}' for key, item in value.items())} }}"
     return _text(value) if isinstance(value, str) else repr(value)
 

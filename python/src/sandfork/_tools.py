@@ -17,12 +17,13 @@ from typing import Any, Callable, Union
 from . import _values
 from ._exceptions import RequestError
 
-# Maximum characters of a documentation or a message. A worker truncates its own messages there too.
+# Maximum number of characters of a docstring or a message. A worker truncates its messages at the same
+# length.
 _LONGEST_TEXT = 32 * 1024
 LONGEST = 1e9
 """Seconds: thirty years, which can be added to any clock without overflow."""
-# An absolute path of two or more parts that is not the end of a word or of a URL. Whether the host has it
-# does not count: the guest may have chosen it, and would learn that.
+# An absolute path of two or more parts that is not the end of a word or a URL. Whether it exists on the host
+# is not checked: the guest may have chosen the path, and would learn whether it exists.
 _PATH = re.compile(r"(?<![\w/:.])/[\w.+@-]+/[\w.+@/-]*")
 
 
@@ -40,7 +41,7 @@ class Tool:
 
     __slots__ = ("doc", "ends_cell", "function", "name", "signature", "timeout")
 
-    # Whether the host shows the arguments as text, so that a call with arguments that are too large for it is
+    # Whether the host prints the arguments, so that calls with arguments that are too large to print are
     # refused.
     _shows_arguments = False
 
@@ -76,7 +77,8 @@ Tools = Union[Mapping[str, Union[Callable[..., Any], Tool]], Sequence[Union[Call
 
 
 def collect(tools: Tools | None) -> dict[str, Tool]:
-    """Tools by name. Raises `RequestError` for an object that is no tool, and for a duplicate name."""
+    """Returns tools by name. Raises `RequestError` for an object that cannot be a tool, and for duplicate
+    names."""
     if tools is None:
         return {}
     if not isinstance(tools, Iterable) or isinstance(tools, str):
@@ -113,7 +115,8 @@ def _named(name: str, tool: Callable[..., Any] | Tool) -> Tool:
 
 
 def check_name(name: object, what: str) -> str:
-    """The name that guest code uses for this one. Raises `RequestError` for one that it cannot use."""
+    """Returns a name in the normal form that guest code uses. Raises `RequestError` if it is not an
+    identifier."""
     known = _as_compiled(name) if isinstance(name, str) else ""
     if not known.isidentifier() or keyword.iskeyword(known):
         raise RequestError(f"{name!r} cannot be the name of {what}: give a Python identifier")
@@ -121,7 +124,7 @@ def check_name(name: object, what: str) -> str:
 
 
 def _as_compiled(name: str) -> str:
-    """The name that Python's compiler makes of an identifier: its normal form NFKC."""
+    """Returns an identifier as Python's compiler normalizes it: in normal form NFKC."""
     if name.isascii():
         return name
     from unicodedata import normalize
@@ -148,8 +151,8 @@ def is_async(function: Callable[..., Any]) -> bool:
 
 
 def describe(error: BaseException) -> dict[str, str]:
-    """An exception's type, the builtin type that it is derived from, and its message for the guest. The
-    traceback, causes, locals and paths of the host are not sent."""
+    """Describes an exception for the guest: its class, the nearest builtin base class, and its message. The
+    traceback, causes, locals and host paths are not sent."""
     kind = type(error)
     base = next(base.__name__ for base in kind.__mro__ if base.__module__ == "builtins")
     message = _PATH.sub("<path>", _text(_message(error)))
@@ -168,7 +171,7 @@ def _message(error: BaseException) -> str:
 
 
 class _Shown:
-    """An object that a signature shows as this text."""
+    """An object whose `repr()` is this text, for display in a signature."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -194,13 +197,13 @@ def _shown(parameter: inspect.Parameter) -> inspect.Parameter:
 
 
 def _annotation(annotation: object) -> object:
-    """An annotation for display. One that is text, as with `from __future__ import annotations`, would
-    otherwise be shown in quotes."""
+    """Returns an annotation for display. A string annotation, as with `from __future__ import annotations`,
+    would otherwise be shown in quotes."""
     return _Shown(annotation) if isinstance(annotation, str) else annotation
 
 
 def _text(text: object) -> str:
-    """Text that can be sent: bounded in length and without lone surrogates."""
+    """Returns the text in a form that can be sent: truncated and without lone surrogates."""
     if not isinstance(text, str):
         raise RequestError(f"the text of a tool is of type {type(text).__name__}: give a str")
     return _values.cut(text, _LONGEST_TEXT)

@@ -1,6 +1,6 @@
-"""Directories of a session that are watched, beside its cells.
+"""Watches of a session's directories, concurrently with its cells.
 
-Each watch has a connection of its own to the supervisor, so that events come also while a cell runs.
+Each watch has a separate connection to the supervisor, so that events arrive even while a cell runs.
 """
 
 from __future__ import annotations
@@ -25,30 +25,30 @@ _TYPES = frozenset(("create", "write", "remove", "rename", "chmod", "overflow"))
 
 
 class FileEvent(NamedTuple):
-    """What happened to an entry of a watched directory."""
+    """A change of an entry in a watched directory."""
 
     type: str
-    """`create` (it was made, or moved here), `write`, `remove`, `rename` (it was moved away), `chmod` (its
-    mode, its times or other attributes were changed), or `overflow`: events were lost, or there is more than
-    can be watched, so look at the whole directory again."""
+    """`create` (created, or moved here), `write`, `remove`, `rename` (moved away), `chmod` (mode, times or
+    other attributes changed), or `overflow`: events were lost, or there are more directories than can be
+    watched, so read the whole directory again."""
     path: str
-    """The path, which starts at the watched directory; `.` for `overflow`."""
+    """The path relative to the watched directory; `.` for `overflow`."""
 
 
 OnEvent = Callable[[FileEvent], Any]
 
 
 class Watching(Beside):
-    """The conversation about a watch."""
+    """The conversation of a watch."""
 
     noun = "watch"
     lost = "watch the directory anew"
 
     why: str | None = None
-    """Why it has ended, once that is known."""
+    """The reason why the watch has ended, once that is known."""
 
     def receive(self, deadline: float | None) -> Actions[list[FileEvent]]:
-        """The events that come next; none at the deadline, or if it has ended."""
+        """Receives the next events; none at the deadline, or after the watch has ended."""
         if self.why is not None:
             return []
         frame = yield Receive(deadline)
@@ -66,7 +66,7 @@ class Watching(Beside):
 def watched(
     driver: Driver[Session], kind: Callable[..., Any], path: str, recursive: bool, on_event: OnEvent | None
 ) -> Work[Any]:
-    """Begins to watch a directory."""
+    """Starts to watch a directory."""
     checked_function(on_event, "on_event")
 
     def begin(of_session: int) -> Work[Any]:
@@ -108,7 +108,7 @@ class BaseFileWatch:
 
     @property
     def ended(self) -> str | None:
-        """Why it has ended, if that was seen."""
+        """The reason why the watch has ended, if its end was received."""
         return "it was closed" if self._driver.closed else self._driver.session.why
 
     def _received(self, timeout: float | None) -> Work[list[FileEvent]]:
@@ -130,10 +130,10 @@ class BaseFileWatch:
 
 
 class FileWatch(BaseFileWatch):
-    """A directory that is watched until this is closed or collected, or its session ends. It iterates over
-    the events, and is a context manager that closes it.
+    """A watch of a directory, until it is closed or garbage-collected, or its session ends. It is an iterable
+    of events, and a context manager that closes the watch.
 
-    Events that are not taken are kept, up to a number; then `overflow` stands for those that are lost.
+    Unread events are queued up to a maximum; `overflow` then reports that events were lost.
     """
 
     __slots__ = ()
@@ -141,12 +141,13 @@ class FileWatch(BaseFileWatch):
     _driver: SyncDriver[Watching]
 
     def events(self, timeout: float | None = None) -> list[FileEvent]:
-        """Waits for what happens next, for `timeout` seconds if that is given. The list is empty if nothing
-        has happened by then, or if the watch has ended (see `ended`)."""
+        """Waits for the next events, at most `timeout` seconds. The list is empty at the timeout, or if the
+        watch has ended (see `ended`)."""
         return self._driver.complete(self._received(timeout))
 
     def close(self) -> None:
-        """Ends it. A thread that waits for events gets none. May be called again, and from any thread."""
+        """Ends the watch. A thread that waits for events gets an empty list. May be called again, and from
+        any thread."""
         self._driver.close()
 
     def _call(self, on_event: OnEvent) -> None:

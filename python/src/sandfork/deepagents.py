@@ -1,4 +1,4 @@
-"""A sandbox of deepagents: the agent's files and its `execute` tool are in a session.
+"""A sandbox for deepagents: the agent's files and its `execute` tool are in a session.
 
     from deepagents import create_deep_agent
     from sandfork.deepagents import SandforkBackend
@@ -6,7 +6,7 @@
     with SandforkBackend() as backend:
         agent = create_deep_agent(model=model, backend=backend)
 
-`docs/frameworks.md` has the table of what the suite of LangChain says.
+`docs/frameworks.md` has the results of LangChain's test suite.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ _WORDS: dict[int | None, FileOperationError] = {
     errno.EISDIR: "is_directory",
     errno.EINVAL: "invalid_path",
 }
-# What the backend's owner has done, and not its agent.
+# Errors that the backend's owner has caused, and not its agent.
 _OWNERS = (SessionClosed, SessionForked)
 # The exit status of timeout(1) if it could not run a command.
 _NOT_RUN = 125
 
 
 class _OneProgram(Commands):
-    """The programs of a session, for a call that starts one of them, which another thread can stop."""
+    """Starts one program of a session, which another thread can stop."""
 
     def __init__(self, driver: SyncDriver[Session]) -> None:
         super().__init__(driver)
@@ -62,7 +62,8 @@ class _OneProgram(Commands):
         self._stopped = False
 
     def stop(self) -> None:
-        """Kills the program. One that does not run yet is not started, or killed at once."""
+        """Kills the program. If it is not running yet, it is not started, or is killed right after its
+        start."""
         self._stopped = True
         if self._program is not None:
             self._program.close()
@@ -74,7 +75,7 @@ class _OneProgram(Commands):
     def _kind(  # type: ignore[override]
         self, driver: Driver[Program], of_session: int, argv: Sequence[str]
     ) -> Command:
-        # Before the test: `stop` may be called between the two.
+        # Set before the check, because `stop` may be called in between.
         self._program = driver
         if self._stopped:
             driver.close()
@@ -82,16 +83,16 @@ class _OneProgram(Commands):
 
 
 class SandforkBackend(BaseSandbox):
-    """A session of Sandfork as a backend of deepagents. `close` or the end of a `with` block ends it.
+    """A Sandfork session as a deepagents backend. `close` or the end of a `with` block ends it.
 
-    A command may end the session, as `pkill -f python` does. The next call says so and begins another one.
+    A command may end the session, as `pkill -f python` does. The next call reports this and starts a new one.
 
-    - `policy`, `packages`, `environment`: as those of `sandfork.Sandbox`. Without `policy` it is `standard`
-      with room for an agent: a day, 1 GiB of memory, 256 MiB of files.
-    - `timeout`: seconds for a command that has no timeout of its own.
-    - `output`: the most bytes of a command's output. A command that prints more is ended, and its response is
-      `truncated`.
-    - `max_file_bytes`: the most bytes of a file that is downloaded.
+    - `policy`, `packages`, `environment`: as for `sandfork.Sandbox`. The default policy is `standard` with
+      higher limits: a day, 1 GiB of memory, 256 MiB of files.
+    - `timeout`: the default timeout of a command in seconds.
+    - `output`: the maximum number of output bytes of a command. A command that prints more is ended, and its
+      response is `truncated`.
+    - `max_file_bytes`: the maximum size of a downloaded file.
     """
 
     def __init__(
@@ -106,7 +107,7 @@ class SandforkBackend(BaseSandbox):
     ) -> None:
         self._timeout = check_seconds(timeout, "timeout")
         self._output, self._max_file_bytes = output, max_file_bytes
-        # deepagents calls from several threads. A session serves one request for a file at a time.
+        # deepagents calls from several threads, but a session serves one file request at a time.
         self._turn = threading.Lock()
         self._room = threading.Semaphore(MOST_PROGRAMS)
         self.sandbox = Sandbox(policy, packages=packages, environment=environment)
@@ -114,11 +115,11 @@ class SandforkBackend(BaseSandbox):
 
     @property
     def id(self) -> str:
-        """Names the sandbox among those of this process."""
+        """A name that is unique among the sandboxes of this process."""
         return f"sandfork-{self.sandbox.info.session}"
 
     def execute(self, command: str, *, timeout: int | None = None) -> ExecuteResponse:
-        """Runs a line of the shell. A `timeout` of 0 is none."""
+        """Runs a shell command line. A `timeout` of 0 means no timeout."""
         return self._executed(_OneProgram(self.sandbox._driver), command, timeout)
 
     async def aexecute(self, command: str, *, timeout: int | None = None) -> ExecuteResponse:
@@ -162,11 +163,11 @@ class SandforkBackend(BaseSandbox):
         return ExecuteResponse("".join(printed), result.shell_code, truncated=is_cut)
 
     def upload_files(self, files: list[tuple[str, bytes]]) -> list[FileUploadResponse]:
-        """Writes files. Each of them succeeds or fails by itself."""
+        """Writes files. Each one succeeds or fails independently."""
         return [FileUploadResponse(path, self._uploaded(path, data)) for path, data in files]
 
     def download_files(self, paths: list[str]) -> list[FileDownloadResponse]:
-        """Reads files. Each of them succeeds or fails by itself."""
+        """Reads files. Each one succeeds or fails independently."""
         return [self._downloaded(path) for path in paths]
 
     def close(self) -> None:
@@ -188,7 +189,7 @@ class SandforkBackend(BaseSandbox):
         return FileDownloadResponse(path, *self._with_file(path, work))
 
     def _with_file(self, path: str, work: Work[T]) -> tuple[T | None, FileOperationError | str | None]:
-        """The result, or what is wrong."""
+        """Performs file work. Returns its result, or an error."""
         if not path.startswith("/"):
             return None, "invalid_path"
         try:
@@ -202,7 +203,7 @@ class SandforkBackend(BaseSandbox):
             return None, self._failed(error)
 
     def _failed(self, error: SandforkError) -> str:
-        """What an agent reads of an error. If the session has ended, another one begins."""
+        """Returns the text of an error for an agent. If the session has ended, starts a new one."""
         with self._turn:
             if self.sandbox.live:
                 return str(error)

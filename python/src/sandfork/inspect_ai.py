@@ -1,10 +1,10 @@
-"""A sandbox of inspect_ai: each sample of an evaluation has a session of its own.
+"""A sandbox for inspect_ai: each sample of an evaluation has a separate session.
 
     Task(dataset, solver=[use_tools(bash(), python()), generate()], scorer=..., sandbox="sandfork")
 
-inspect_ai finds it by its name once both packages are installed. `sandbox=("sandfork", "policy.toml")` takes
-a policy file, and `SandboxEnvironmentSpec("sandfork", SandforkConfig(...))` the rest. `docs/frameworks.md`
-has the table of what inspect_ai's own suite says.
+inspect_ai finds it by name if both packages are installed. `sandbox=("sandfork", "policy.toml")` selects a
+policy file, and `SandboxEnvironmentSpec("sandfork", SandforkConfig(...))` sets all options.
+`docs/frameworks.md` has the results of inspect_ai's own test suite.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ with needed(__name__, "inspect", "inspect_ai", "inspect_ai", "pydantic"):
 
 __all__ = ["SandforkConfig", "SandforkSandboxEnvironment"]
 
-# Runs a script as the kernel would: a first line `#!interpreter` has one argument at most.
+# Runs a script as the kernel would: a `#!interpreter` line has at most one argument.
 _BY_ITS_INTERPRETER = """\
 IFS= read -r first < "$1"
 case $first in
@@ -52,40 +52,40 @@ _NOT_EXECUTABLE = 126
 
 
 class SandforkConfig(pydantic.BaseModel):
-    """What a sample's sandbox is made of: arguments of `sandfork.AsyncSandbox`."""
+    """The configuration of a sample's sandbox: arguments of `sandfork.AsyncSandbox`."""
 
     model_config = pydantic.ConfigDict(frozen=True, extra="forbid")
 
     policy: str | dict[str, Any] | None = None
-    """A policy's name, its file, or a dict of its tables. Without it, `standard` with room for a sample: a
+    """A policy's name, its file, or a dict of its tables. The default is `standard` with higher limits: a
     day, 1 GiB of memory, 256 MiB of files."""
     packages: list[str] | None = None
     environment: str | None = None
 
     def __hash__(self) -> int:
-        # inspect_ai has configurations as keys, and a dict or a list has no hash. Those of equal
-        # configurations have equal keys.
+        # inspect_ai uses configurations as keys, but dicts and lists are not hashable. Equal configurations
+        # have equal hashes, because their dicts have the same keys.
         policy = frozenset(self.policy) if isinstance(self.policy, dict) else self.policy
         return hash((policy, tuple(self.packages or ()), self.environment))
 
 
 @util.sandboxenv(name="sandfork")
 class SandforkSandboxEnvironment(util.SandboxEnvironment):
-    """A session of Sandfork as a sandbox of inspect_ai."""
+    """A Sandfork session as an inspect_ai sandbox."""
 
     def __init__(self, sandbox: AsyncSandbox) -> None:
         super().__init__()
         self.sandbox = sandbox
         self._own_names: list[str] = []
-        # The files that were written to /tmp, where nothing can be executed.
+        # The files that were written to /tmp, where no file can be executed.
         self._written: set[str] = set()
         self._room = asyncio.Semaphore(MOST_PROGRAMS)
-        # A session serves one request for a file at a time.
+        # A session serves one file request at a time.
         self._turn = asyncio.Lock()
 
     @classmethod
     def config_files(cls) -> list[str]:
-        """A policy of this name beside a task is found without being named."""
+        """Returns the name of the policy file beside a task that is used by default."""
         return ["sandfork.toml"]
 
     @classmethod
@@ -133,7 +133,7 @@ class SandforkSandboxEnvironment(util.SandboxEnvironment):
         timeout_retry: bool = True,
         concurrency: bool = True,
     ) -> util.ExecResult[str]:
-        """Runs a program. A command that runs out of time is not tried again: it may have had effects."""
+        """Runs a program. It is not retried after a timeout, because it may have had side effects."""
         if user is not None and not await self._is_own(user):
             raise util.SandboxUserUnsupportedError(
                 f"a sandbox has one user, {self._own_names[0]!r}, and cannot run a program as {user!r}"
@@ -144,21 +144,21 @@ class SandforkSandboxEnvironment(util.SandboxEnvironment):
             "env": env,
             "stdin": input,
             "timeout": LONGEST if timeout is None else timeout,
-            # The limit is for each of the streams.
+            # The limit applies to each of the two streams.
             "output": 2 * most,
         }
         try:
             result = await self._run(cmd, **options)
             if cmd[-1] in self._written and _is_not_executable(result, cmd[-1]):
-                # As inspect_ai executes the `setup` of a sample.
+                # inspect_ai executes the `setup` of a sample in this way.
                 result = await self._run(["/bin/sh", "-c", _BY_ITS_INTERPRETER, "sh", cmd[-1]], **options)
         except RequestError as error:
             if error.errno == errno.EACCES:
                 raise PermissionError(error.errno, str(error)) from error
             if any("\0" in word for word in cmd):
-                # The words by which inspect_ai knows that the model can mend it.
+                # By this message inspect_ai recognises an error that the model can correct.
                 raise ValueError("embedded null byte") from error
-            # The model wrote it, and can correct it when it sees the error.
+            # The model wrote the command, and can correct it when it sees the error.
             is_of_model = isinstance(error, ValueTooLarge) or _has_surrogate(cmd, input)
             if error.errno is None and not is_of_model:
                 raise
@@ -195,7 +195,7 @@ class SandforkSandboxEnvironment(util.SandboxEnvironment):
             raise builtin_error(error) from error
 
     async def _is_own(self, user: str) -> bool:
-        """Whether it is the name or the number of the sandbox's only user."""
+        """Returns whether `user` is the name or the uid of the sandbox's only user."""
         if not self._own_names:
             result = await self._run("id -un; id -u")
             self._own_names = result.stdout.split()
@@ -212,8 +212,8 @@ class SandforkSandboxEnvironment(util.SandboxEnvironment):
 
 @contextmanager
 def _unavailable() -> Iterator[None]:
-    """Raises inspect_ai's error for a sandbox that cannot do anything. What is wrong with the request is the
-    caller's."""
+    """Converts errors of the sandbox to inspect_ai's error for an unavailable sandbox. Errors of the request
+    propagate unchanged."""
     try:
         yield
     except (RequestError, FileError):
@@ -223,7 +223,8 @@ def _unavailable() -> Iterator[None]:
 
 
 def _check_is_file(config: str) -> None:
-    """Refuses the path that inspect_ai makes of a policy's name: it takes any text for a file of the task."""
+    """Raises `PolicyError` for a missing file. inspect_ai treats any text as a file of the task, including
+    the name of a policy."""
     if os.path.isabs(config) and not os.path.exists(config):
         name = os.path.basename(config)
         said = f"{config} is not there: for the policy of that name give SandforkConfig(policy={name!r})"
@@ -236,7 +237,7 @@ def _has_surrogate(cmd: list[str], input: str | bytes | None) -> bool:
 
 
 def _is_not_executable(result: CommandResult, file: str) -> bool:
-    """Whether env(1) was not allowed to execute a file, and nothing else happened."""
+    """Returns whether env(1) was not permitted to execute the file, and nothing else was run."""
     said = result.stderr.startswith("env: ") and file in result.stderr and result.stderr.count("\n") == 1
     return result.exit_code == _NOT_EXECUTABLE and said and not result.stdout
 
@@ -246,7 +247,7 @@ def _exec_result(result: CommandResult, most: int) -> util.ExecResult[str]:
         raise TimeoutError("the command was ended when its time was over")
     is_long = any(len(text.encode()) > most for text in (result.stdout, result.stderr))
     if is_long or result.status == "output-limit":
-        # What is kept is cut to the limit.
+        # inspect_ai keeps output up to the limit.
         limit = util.SandboxEnvironmentLimits.MAX_EXEC_OUTPUT_SIZE_STR
         raise util.OutputLimitExceededError(limit, (result.stdout or result.stderr)[:most])
     return util.ExecResult(result.ok, result.shell_code, result.stdout, result.stderr)

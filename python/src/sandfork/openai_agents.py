@@ -1,11 +1,11 @@
-"""A sandbox of the OpenAI Agents SDK: an agent's shell and files are in a session.
+"""A sandbox for the OpenAI Agents SDK: an agent's shell and files are in a session.
 
     from agents.run_config import RunConfig, SandboxRunConfig
     from sandfork.openai_agents import SandforkSandboxClient
 
     config = RunConfig(sandbox=SandboxRunConfig(client=SandforkSandboxClient()))
 
-`docs/frameworks.md` says what of the SDK's sandboxes there is.
+`docs/frameworks.md` lists the supported features of the SDK's sandboxes.
 """
 
 from __future__ import annotations
@@ -37,20 +37,20 @@ _WORK = "/work"
 
 
 class SandforkSandboxClientOptions(sdk.BaseSandboxClientOptions):
-    """What a sandbox is made of: arguments of `sandfork.AsyncSandbox`."""
+    """The configuration of a sandbox: arguments of `sandfork.AsyncSandbox`."""
 
     type: Literal["sandfork"] = "sandfork"
     policy: str | dict[str, Any] | None = None
-    """A policy's name, its file, or a dict of its tables. Without it, `standard` with room for an agent: a
+    """A policy's name, its file, or a dict of its tables. The default is `standard` with higher limits: a
     day, 1 GiB of memory, 256 MiB of files."""
     packages: list[str] | None = None
     environment: str | None = None
     timeout: float | None = None
-    """Seconds for a command that has no timeout of its own."""
+    """The default timeout of a command in seconds."""
     output: int = 10 << 20
-    """The most bytes of a command's output. A command that prints more is ended."""
+    """The maximum number of output bytes of a command. A command that prints more is ended."""
     max_file_bytes: int = 100 << 20
-    """The most bytes of a file, or of a workspace, that is read."""
+    """The maximum size in bytes of a file or workspace to read."""
 
 
 class SandforkSandboxSessionState(sdk.SandboxSessionState):
@@ -59,7 +59,7 @@ class SandforkSandboxSessionState(sdk.SandboxSessionState):
 
 
 class SandforkSandboxSession(sdk.BaseSandboxSession):
-    """A session of Sandfork as a sandbox of the SDK. Its workspace is the work directory, `/work`."""
+    """A Sandfork session as a sandbox of the SDK. Its workspace is the work directory, `/work`."""
 
     state: SandforkSandboxSessionState
 
@@ -69,7 +69,7 @@ class SandforkSandboxSession(sdk.BaseSandboxSession):
         policy = ROOMY if options.policy is None else options.policy
         self.sandbox = AsyncSandbox(policy, packages=options.packages, environment=options.environment)
         self._room = asyncio.Semaphore(MOST_PROGRAMS)
-        # A session serves one request for a file at a time.
+        # A session serves one file request at a time.
         self._turn = asyncio.Lock()
         self._mounts: set[Path] = set()
 
@@ -81,8 +81,8 @@ class SandforkSandboxSession(sdk.BaseSandboxSession):
         await self._find_mounts()
 
     async def _find_mounts(self) -> None:
-        """Looks for what the policy shows beneath the workspace, such as a virtual environment. It is the
-        host's: a snapshot neither packs nor replaces it."""
+        """Finds host directories that the policy mounts below the workspace, such as a virtual environment. A
+        snapshot neither contains nor replaces them."""
         root = self._workspace_root_path()
         result = await self._exec_checked_nonzero("cat", "/proc/self/mountinfo")
         places = [_place(line) for line in result.stdout.decode().splitlines()]
@@ -105,14 +105,14 @@ class SandforkSandboxSession(sdk.BaseSandboxSession):
 
     async def running(self) -> bool:
         if self.sandbox.live:
-            # It may have ended since its last use.
+            # The session may have ended since its last use.
             with suppress(SandforkError):
                 async with self._turn:
                     await self.sandbox.files.stat(".")
         return self.sandbox.live
 
     def _should_compute_snapshot_fingerprint_on_persist(self) -> bool:
-        # A program of the SDK's would do it, and a sandbox runs no program that was written to its files.
+        # The SDK would copy a program into the sandbox for this, which cannot be executed there.
         return False
 
     def _prepare_exec_command(
@@ -169,8 +169,8 @@ class SandforkSandboxSession(sdk.BaseSandboxSession):
             raise errors.WorkspaceArchiveWriteError(path=place, cause=error) from error
 
     async def persist_workspace(self) -> io.IOBase:
-        """The workspace as a tar file, which the guest's `tar` makes: read it as one of a guest's."""
-        # A guest may have renamed a directory with a mount in it.
+        """Returns the workspace as a tar archive, which the guest's `tar` creates: it is untrusted."""
+        # A guest may have renamed a directory that contains a mount.
         await self._find_mounts()
         skipped = sorted(path.as_posix() for path in self._persist_workspace_skip_relpaths())
         async with self._archive() as (root, archive):
@@ -180,7 +180,7 @@ class SandforkSandboxSession(sdk.BaseSandboxSession):
             return await self.read(archive)
 
     async def hydrate_workspace(self, data: io.IOBase) -> None:
-        """Unpacks a tar file, in the sandbox and with the rights of its guest."""
+        """Unpacks a tar archive in the sandbox, with the guest's rights."""
         async with self._archive() as (root, archive):
             await self.write(archive, data)
             await self._exec_checked_nonzero("tar", "-xf", archive, "-C", root)
@@ -201,13 +201,14 @@ class SandforkSandboxSession(sdk.BaseSandboxSession):
 
 
 class SandforkSandboxClient(sdk.BaseSandboxClient[SandforkSandboxClientOptions]):
-    """Makes sessions. `resume` finds one that lives in this process, and gives another its snapshot."""
+    """Creates sessions. `resume` finds a live session in this process, or starts a new one from the
+    snapshot."""
 
     backend_id = "sandfork"
     supports_default_options = True
 
     def __init__(self) -> None:
-        # A session that is collected has ended.
+        # Weak references, because a garbage-collected session has ended.
         self._sessions: WeakValueDictionary[uuid.UUID, SandforkSandboxSession] = WeakValueDictionary()
 
     async def create(
@@ -261,7 +262,7 @@ def _rooted(manifest: Manifest) -> Manifest:
 
 
 def _place(line: str) -> Path:
-    """Where a mount is, of a line of proc_pid_mountinfo(5)."""
+    """Returns the mount point in a line of proc_pid_mountinfo(5)."""
     return Path(re.sub(r"\\([0-7]{3})", lambda escaped: chr(int(escaped[1], 8)), line.split(" ")[4]))
 
 

@@ -14,14 +14,15 @@ _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
 def bound_tool(code: str, tools: Collection[str]) -> str | None:
-    """A tool whose name this code would rebind, so that later steps could not call the tool; or `None`."""
+    """Returns a tool whose name this code would rebind, so that later steps could not call the tool; or
+    `None`."""
     tree = _parsed(code)
     names = _module_names(tree) if tree is not None else iter(())
     return next((name for name in names if name in tools), None)
 
 
 def failing_source(code: str, line: int) -> str:
-    """The source at the line of an error: its statement, or the head of its block."""
+    """Returns the source at the line of an error: its statement, or the head of its block."""
     tree = _parsed(code)
     statements = [node for node in ast.walk(tree) if isinstance(node, ast.stmt)] if tree else []
     # Only the head of a block counts: an error inside it belongs to one of its statements.
@@ -52,7 +53,8 @@ def _parsed(code: str) -> ast.Module | None:
 
 
 def _module_names(tree: ast.Module) -> Iterator[str]:
-    """Names that code binds or deletes in its module. Names local to a function or comprehension are not."""
+    """Yields the names that code binds or deletes in its module, without names that are local to a function
+    or comprehension."""
     nodes: list[ast.AST] = [tree]
     while nodes:
         node = nodes.pop()
@@ -69,7 +71,7 @@ def _module_names(tree: ast.Module) -> Iterator[str]:
 
 
 def _evaluated_outside(scope: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> list[ast.expr]:
-    """Expressions of a definition that are evaluated around it, where `:=` binds."""
+    """Returns the expressions of a definition that are evaluated in the enclosing scope, where `:=` binds."""
     if isinstance(scope, ast.ClassDef):
         return [*scope.decorator_list, *scope.bases, *(keyword.value for keyword in scope.keywords)]
     return [*scope.decorator_list, *_defaults(scope.args)]

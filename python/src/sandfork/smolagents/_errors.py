@@ -1,4 +1,4 @@
-"""Errors of a piece of code, for the model that wrote it."""
+"""Formats errors of code for the model that wrote it."""
 
 from __future__ import annotations
 
@@ -41,9 +41,8 @@ class CodeTimeout(CodeError, ExecutionTimeoutError):
 def failure(
     code: str, filename: str, execution: Execution, *, note: str, lost: str, kept: str, wall: float
 ) -> CodeError:
-    """The error for failed code, after a `note` about its session. `lost` describes the state that was lost;
-    it is empty if the session is live. `kept` describes what was not lost. `wall` is the time that the code
-    had, in seconds."""
+    """Returns the error for failed code. The message starts with `note`. `lost` describes the lost state, and
+    is empty if the session is live; `kept` describes the kept state. `wall` is the time limit in seconds."""
     left = f"; {lost or kept}" if lost or kept else ""
     error = execution.error or ExecutionError("", f"it ended with status {execution.status}", "")
     kind = CodeError
@@ -54,7 +53,7 @@ def failure(
         )
     elif execution.status in ("timeout", "cpu-limit"):
         kind = CodeTimeout
-        # The words of the local executor.
+        # The local executor's wording.
         of = f" of {wall:g} seconds" if execution.status == "timeout" else ""
         said = f"Code execution exceeded the maximum execution time{of}: {error.value}{left}."
     elif execution.status != "exception":
@@ -67,7 +66,8 @@ def failure(
 
 
 def _syntax_error(filename: str, error: ExecutionError) -> str | None:
-    """The message of the local executor. `None` for other errors and for a syntax error in nested code."""
+    """Returns the local executor's message for a syntax error; `None` for other errors, and for a syntax
+    error in nested code."""
     place = re.search(rf'^  File "{re.escape(filename)}", line (\d+)\n', error.traceback, re.MULTILINE)
     if error.name not in _SYNTAX_ERRORS or place is None:
         return None
@@ -77,8 +77,8 @@ def _syntax_error(filename: str, error: ExecutionError) -> str | None:
 
 
 def _exception(code: str, filename: str, error: ExecutionError) -> str:
-    """The message of the local executor, with the traceback if the error is in a deeper frame, or is a group:
-    the message of a group does not say what is in it."""
+    """Returns the local executor's message. Adds the traceback if the error is in a called function, or is an
+    exception group, whose message does not describe its members."""
     cause = f"{error.name}: {error.value}" if error.value else error.name
     is_group = _GROUP in error.traceback
     # Lines of a group begin with a bar, and those of its parts are indented more.
@@ -94,9 +94,9 @@ def _exception(code: str, filename: str, error: ExecutionError) -> str:
 
 
 def _refused(execution: Execution, error: ExecutionError) -> str:
-    """The first refusal behind an error that a policy could allow. The executor never asks the host what it
-    has, so the model does not learn it from this."""
-    # The message of an import names its list, and no change of the policy helps against a limit.
+    """Describes the first refusal that caused an error and that a policy could allow. The executor never sets
+    `ask_host`, so the model does not learn which files the host has."""
+    # The message of a refused import already names the list. Limits are reported separately.
     denials = (
         denial
         for denial in execution.denied
@@ -107,7 +107,7 @@ def _refused(execution: Execution, error: ExecutionError) -> str:
 
 
 def _is_behind(error: ExecutionError, denial: Denial) -> bool:
-    """Whether an error tells of a refusal. The filter reports also the calls that a library tries and does
-    without, as `requests` does when it is imported."""
+    """Returns whether a refusal caused an error. The filter also reports calls that a library tries and can
+    do without, as `requests` does when it is imported."""
     is_of_filter = denial.operation in ("socket", "system call") and denial.reported_by != "guest"
     return not is_of_filter or f"[Errno {denial.errno}]" in error.traceback

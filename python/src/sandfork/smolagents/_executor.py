@@ -1,4 +1,4 @@
-"""The executor: an agent's code in a sandbox, its tools on the host."""
+"""The executor: runs an agent's code in a sandbox, and its tools on the host."""
 
 from __future__ import annotations
 
@@ -43,27 +43,28 @@ class NativeExecutor(PythonExecutor):
     The agent passes `additional_authorized_imports` and `logger` to its executor. The other parameters are
     the agent's `executor_kwargs`:
 
-    - `additional_imports`: what the code needs, as the remote executors take it: names of distributions, with
+    - `additional_imports`: the packages that code needs, as for the remote executors: names of distributions,
       with or without a version (`"pillow"`, `"numpy>=2"`), or of modules. If the interpreter lacks one, all
-      are installed in an environment of their own, which is kept. Code then has these packages and not the
-      interpreter's. What cannot be installed raises an error here.
-    - `imports`: `"installed"` lets code import all that the interpreter has, also of the standard library.
-      `"authorized"` refuses what neither smolagents' base modules nor the two lists name, in the words of the
-      local executor. The default is `"authorized"` if only `additional_authorized_imports` is given, as an
-      agent does, and otherwise `"installed"`. The sandbox is the security boundary with both.
-    - `policy`: a built-in name, a path, a `Policy`, or a dict of its tables. The default is `standard`. Its
-      list of imports holds too, and authorized imports are added to it.
+      are installed in a separate environment, which is kept. Code then has these packages instead of the
+      interpreter's. If the installation fails, the constructor raises an error.
+    - `imports`: `"installed"` lets code import the standard library and all installed packages.
+      `"authorized"` allows only smolagents' base modules and the names in the two lists, with the error
+      messages of the local executor. The default is `"authorized"` if only `additional_authorized_imports` is
+      passed, as an agent does, and otherwise `"installed"`. The sandbox is the security boundary in both
+      cases.
+    - `policy`: a built-in name, a path, a `Policy`, or a dict of its tables. The default is `standard`. If it
+      lists imports, the list applies, and authorized imports are added to it.
     - `interpreter`: a Python or a virtual environment whose packages code can import. The default is the
       interpreter that the policy names, or the one that runs the agent.
-    - `timeout_seconds`: for each piece of code, not counting time in tools; `None` for no limit. The
-      default is the policy's limit, or without a policy 30 s.
+    - `timeout_seconds`: the time limit of each piece of code, not counting time in tools; `None` for no
+      limit. The default is the policy's limit, or 30 s without a policy.
     - `max_print_outputs_length`: the maximum number of printed characters that the model sees.
-    - `additional_functions`: functions of the host that code may call besides the tools.
-    - `rollback_on_error`: whether code that fails leaves variables, imports and files as they were before.
-      A note tells the model so.
+    - `additional_functions`: host functions that code may call in addition to the tools.
+    - `rollback_on_error`: whether failed code rolls back variables, imports and files. A note informs the
+      model.
     - Any other parameter is an option of `Sandbox`, such as `tool_timeout`, `tool_budget` and `approve`.
 
-    Give each agent its own executor: a shared executor serves its agents one after the other.
+    Give each agent its own executor: a shared executor serves its agents one after another.
     """
 
     def __init__(
@@ -100,8 +101,8 @@ class NativeExecutor(PythonExecutor):
         self._session = AgentSession(made_of, sandbox_options, self._tools, rolls_back=rollback_on_error)
         self._steps = 0
         self._make_locks()
-        # The session starts now and not at the first step, so that the caller gets an error about the policy,
-        # the host or the imports, and not the model.
+        # The session starts now and not at the first step, so that the caller and not the model gets an error
+        # about the policy, the host or the imports.
         with self._turn():
             self._session.require(asked)
 
@@ -113,7 +114,7 @@ class NativeExecutor(PythonExecutor):
 
     @property
     def state(self) -> dict[str, Any]:
-        """`_print_outputs` is the output of the code that this thread ran last."""
+        """The namespace, in which `_print_outputs` is the output of the code that this thread ran last."""
         printed = getattr(self._printed, "value", self._last_printed)
         return {"__name__": "__main__", "_print_outputs": printed}
 
@@ -123,8 +124,8 @@ class NativeExecutor(PythonExecutor):
         return dict(self._tools.functions)
 
     def branch(self) -> NativeExecutor:
-        """An executor with a copy of the state: variables, imports and files. Both go their own ways, and
-        call the same tools on the host."""
+        """Returns an independent executor with a copy of the state: variables, imports and files. Both call
+        the same tools on the host."""
         with self._turn():
             tools = HostTools(self._tools.functions)
             session = self._session.branch(tools)
@@ -166,7 +167,7 @@ class NativeExecutor(PythonExecutor):
                 return CodeOutput(output=self._tools.answer, logs=logs, is_final_answer=True)
             if execution.status != "ok":
                 lost, wall = self._session.tell_loss(), self._session.wall
-                # A note has said what is kept, and the first step has no earlier ones.
+                # A note already describes the kept state, and the first step has no earlier state.
                 kept = "" if note or self._steps == 1 else KEPT
                 raise failure(code_action, filename, execution, note=note, lost=lost, kept=kept, wall=wall)
             return CodeOutput(output=_showable(execution), logs=logs, is_final_answer=False)
@@ -177,12 +178,12 @@ class NativeExecutor(PythonExecutor):
         self._session.close()
 
     def delete(self) -> None:
-        """`cleanup` by the name that some remote executors have for it."""
+        """Calls `cleanup`. Some remote executors use this name."""
         self.cleanup()
 
     def __getstate__(self) -> dict[str, Any]:
-        """The state of a copy: the same tools and variables. The copy starts its own session on demand. The
-        logger of an agent cannot be copied, so it has none."""
+        """Returns the state of a copy: the same tools and variables. The copy starts its own session on
+        demand, and has no logger, because an agent's logger cannot be copied."""
         own = ("_lock", "_printed", "logger")
         return {name: value for name, value in self.__dict__.items() if name not in own}
 
@@ -192,7 +193,7 @@ class NativeExecutor(PythonExecutor):
         self._make_locks()
 
     def _make_locks(self) -> None:
-        # Reentrant: a signal handler or a finalizer may run before its holder is added to `_running`.
+        # Reentrant, because a signal handler or a finalizer may run before the holder is added to `_running`.
         self._lock = threading.RLock()
         self._printed = threading.local()
         self._last_printed = PrintContainer()
@@ -217,7 +218,7 @@ class NativeExecutor(PythonExecutor):
         try:
             return self._session.run(code, filename)
         except (SessionClosed, SupervisorError) as error:
-            # The error's own message is for the operator of the host.
+            # The error's own message is for the host's operator, not for the model.
             lost = self._session.tell_loss()
             raise CodeError(f"Code execution was stopped: the sandbox was closed; {lost}.") from error
         except SandforkError as error:
@@ -237,7 +238,8 @@ class NativeExecutor(PythonExecutor):
 
 
 def _showable(execution: Execution) -> Any:
-    """The value, or an `Opaque` for one that takes too long to show. Agents log the `str()` of it."""
+    """Returns the value, or an `Opaque` if its text would take too long to compute: agents log its
+    `str()`."""
     value = execution.value
     if execution.summary is None:
         return value

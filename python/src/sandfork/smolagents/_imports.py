@@ -1,4 +1,5 @@
-"""The imports that an agent asks for: names of modules, or of distributions as `pip install` takes them."""
+"""The imports that an agent requests: names of modules, or of distributions in the syntax of `pip
+install`."""
 
 from __future__ import annotations
 
@@ -14,8 +15,8 @@ from sandfork import Sandbox
 
 INSTALLED, AUTHORIZED = "installed", "authorized"
 
-# Runs in the sandbox, whose interpreter may be another one. The name of its namespace is not `__main__`, so
-# that the policy's list of imports, which is for the code, does not hold for it.
+# Runs in the sandbox, which may use another interpreter. Import restrictions of the policy do not apply,
+# because the namespace is not named `__main__`.
 _LOOK_UP = """\
 from importlib import util
 for name, wants_version in names:
@@ -36,7 +37,7 @@ for name, wants_version in names:
 
 
 class Imports:
-    """What the code may import, and what must be installed for it."""
+    """The modules that code may import, and the packages that must be installed for it."""
 
     def __init__(
         self, additional: Sequence[str] | None, authorized: Sequence[str] | None, mode: str | None
@@ -56,7 +57,7 @@ class Imports:
         )
 
     def require(self, sandbox: Sandbox) -> None:
-        """Raises `InterpreterError` if one of them is not installed for the code."""
+        """Raises `InterpreterError` if a required import is not installed in the sandbox."""
         missing = self.missing(sandbox)
         if missing:
             kind, remedy = _WORDS[self.are_listed]
@@ -66,19 +67,19 @@ class Imports:
             )
 
     def packages(self) -> list[str]:
-        """What to install so that the code has all of them."""
+        """Returns the requirements that provide all required imports."""
         named = dict.fromkeys(_distribution(name) for name in self.required)
         return [name for name in named if name is not None]
 
     def missing(self, sandbox: Sandbox) -> list[str]:
-        """Those that are not installed for the code."""
+        """Returns the required imports that are not installed in the sandbox."""
         names = [name for name in dict.fromkeys(self.required) if name.split(".")[0] != "*"]
         if not names:
             return []
         wanted = [(_plain(name), _specifier(name) is not None) for name in names]
         space = {"__name__": "sandfork_imports", "names": wanted}
         code = f"(lambda x: exec({_LOOK_UP!r}, {{**{space!r}, 'found': x}}) or x)([])"
-        # Not in the time of the agent's code, which may be short.
+        # With a separate timeout, because that of the agent's code may be short.
         looked_up = sandbox.run(code, timeout=MAX_EXECUTION_TIME_SECONDS)
         if looked_up.status != "ok":
             error = looked_up.error
@@ -87,7 +88,8 @@ class Imports:
         return [name for name in checked if name is not None]
 
 
-# Modules whose distribution has another name. Others of that name would be installed, or none.
+# Modules whose distribution has another name. Installing the module's name would fail, or install another
+# distribution.
 _DISTRIBUTIONS = {
     "attr": "attrs",
     "bs4": "beautifulsoup4",
@@ -106,8 +108,8 @@ _DISTRIBUTIONS = {
 
 
 def _distribution(name: str) -> str | None:
-    """The requirement that brings a module or a distribution; `None` for what the standard library has, and
-    for what is no name of either."""
+    """Returns the requirement that provides a module or distribution; `None` for a module of the standard
+    library, and for an invalid name."""
     plain = _plain(name)
     module, dot, _ = plain.partition(".")
     if module in sys.stdlib_module_names or _requirement(module) is None:
@@ -116,7 +118,7 @@ def _distribution(name: str) -> str | None:
     return _DISTRIBUTIONS.get(module, module) + versions
 
 
-# Of the local executor, where its list is used.
+# The wording of error messages; that for authorized imports is the local executor's.
 _WORDS = {
     True: ("authorized modules", "authorized imports list"),
     False: ("additional imports", "additional imports"),
@@ -124,12 +126,12 @@ _WORDS = {
 
 
 def authorized_imports(additional: Iterable[str]) -> list[str]:
-    """The imports that code may use: smolagents' base modules and `additional`."""
+    """Returns the imports that code may use: smolagents' base modules and `additional`."""
     return sorted({*BASE_BUILTIN_MODULES, *additional})
 
 
 def import_patterns(authorized: Iterable[str]) -> list[str] | None:
-    """The policy's `imports.allow`, or `None` where every import is authorized."""
+    """Returns the policy's `imports.allow`, or `None` if every import is authorized."""
     patterns: set[str] = set()
     for name in authorized:
         parts = name.split(".")
@@ -151,7 +153,7 @@ def _names(given: Sequence[str] | None, parameter: str) -> list[str]:
 
 
 def _requirement(name: str) -> Requirement | None:
-    """A name as `pip install` takes it, perhaps with a version; `None` for a pattern such as `numpy.*`."""
+    """Parses a name in the syntax of `pip install`; `None` for a pattern such as `numpy.*`."""
     try:
         return Requirement(name)
     except InvalidRequirement:
@@ -159,19 +161,19 @@ def _requirement(name: str) -> Requirement | None:
 
 
 def _plain(name: str) -> str:
-    """The name without a version and the like."""
+    """Returns the name without version, extras and markers."""
     requirement = _requirement(name)
     return name if requirement is None else requirement.name
 
 
 def _specifier(name: str) -> SpecifierSet | None:
-    """The versions that are wanted; `None` for any."""
+    """Returns the required versions; `None` for any."""
     requirement = _requirement(name)
     return None if requirement is None else requirement.specifier or None
 
 
 def _missing(name: str, is_there: bool, version: str | None) -> str | None:
-    """The name as an error gives it, if what is installed does not satisfy it."""
+    """Returns the name for an error message if the installed version does not satisfy the requirement."""
     specifier = _specifier(name)
     if not is_there or (specifier is not None and version is None):
         return name

@@ -1,4 +1,4 @@
-"""smolagents' `python_interpreter` in a sandbox."""
+"""smolagents' `python_interpreter` tool, executed in a sandbox."""
 
 from __future__ import annotations
 

@@ -16,12 +16,12 @@ from ._imports import import_patterns
 
 PolicySource = Union[str, "os.PathLike[str]", Mapping[str, Any], Policy, None]
 
-# The longest time that a policy accepts. It stands for no limit.
+# The longest time that a policy accepts; used for "no limit".
 _LONGEST_SECONDS = 720 * 3600
 
 
 class FromPolicy:
-    """Placeholder for a time limit that the policy decides."""
+    """The type of the default `timeout_seconds`, which selects the policy's limit."""
 
     def __repr__(self) -> str:
         return "FROM_POLICY"
@@ -36,9 +36,9 @@ def executor_policy(
     interpreter: str | None,
     timeout_seconds: float | FromPolicy | None,
 ) -> Policy:
-    """A policy that extends `source` with the agent's settings.
+    """Returns a policy that extends `source` with the agent's settings.
 
-    Without `source`, the time limit is that of the local executor.
+    Without `source`, the default time limit is that of the local executor.
     """
     if not isinstance(timeout_seconds, FromPolicy):
         timeout_seconds = check_seconds(timeout_seconds, "timeout_seconds")
@@ -58,7 +58,7 @@ def executor_policy(
         tables["python"] = {**tables.get("python", {}), "interpreter": interpreter}
     if not isinstance(timeout_seconds, FromPolicy):
         seconds = _LONGEST_SECONDS if timeout_seconds is None else timeout_seconds
-        # The limit on processor time follows it.
+        # The CPU limit is raised to match.
         tables["limits"] = {**tables.get("limits", {}), "wall": _duration(seconds)}
     return Policy(**tables)
 
@@ -69,7 +69,7 @@ def _tables(source: PolicySource) -> dict[str, Any]:
     if isinstance(source, Policy):
         return source.tables()
     if isinstance(source, Mapping):
-        # In JSON types, so that a saved agent can store it.
+        # Copied in JSON types, so that a saved agent can store it.
         return policy_of(source).tables()
     return {"extends": source}
 

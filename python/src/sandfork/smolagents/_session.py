@@ -24,8 +24,8 @@ from ._imports import Imports
 from ._tools import HostTools
 from ._values import to_plain
 
-# The functions that the local executor provides without an import. The import is not the code's, which the
-# policy may restrict, because the name of its namespace is not `__main__`.
+# Defines the functions that the local executor provides without an import. Import restrictions of the policy
+# do not apply, because the namespace is not named `__main__`.
 _FURNISH = """\
 exec(
     "import math\\n"
@@ -57,16 +57,16 @@ class AgentSession:
         self._is_live = False
         self._loss_untold = False
         self.wall = 0.0
-        """The seconds that each piece of code has, known once a session was live."""
+        """The time limit of each piece of code in seconds; set when the first session starts."""
 
     def live(self) -> Sandbox:
-        """The sandbox with a live session, which is started if there is none."""
+        """Returns the sandbox with a live session, which is started if necessary."""
         # A local copy, because any thread may close the sandbox at any time.
         sandbox = self._sandbox
         if sandbox is None:
             self._sandbox = sandbox = Sandbox(self._policy, on_death="raise", **self._options)
         elif not self._is_live:
-            # The sandbox is kept, because its budget of tool calls is for all its sessions.
+            # The sandbox is kept, because its budget of tool calls applies to all its sessions.
             sandbox.restart()
         else:
             return sandbox
@@ -80,8 +80,8 @@ class AgentSession:
         return sandbox
 
     def require(self, imports: Imports) -> None:
-        """Installs what the code needs, if it may be installed. Raises `InterpreterError` if an import is
-        still missing."""
+        """Installs missing packages, if that is allowed. Raises `InterpreterError` if an import is still
+        missing."""
         try:
             packages = imports.packages() if imports.can_be_installed else []
             if packages and imports.missing(self.live()):
@@ -96,7 +96,7 @@ class AgentSession:
         tables = self._policy.tables()
         python = tables.get("python", {})
         if "packages" in python or "environment" in python:
-            # The caller has decided what code has.
+            # The caller's policy determines the packages.
             return
         self.close()
         tables["python"] = {**python, "packages": packages}
@@ -127,7 +127,7 @@ class AgentSession:
         self._send(send)
 
     def send_variables(self, variables: Mapping[str, Any]) -> None:
-        """Sets variables. Names that are no identifiers are omitted, because code cannot use them."""
+        """Sets variables. Names that are not identifiers are omitted, because code cannot use them."""
         plain = {name: to_plain(value) for name, value in variables.items() if is_valid_name(name)}
         self._variables.update(plain)
         self._send(lambda sandbox: sandbox.set_variables(plain))
@@ -147,7 +147,7 @@ class AgentSession:
         return execution, note
 
     def branch(self, tools: HostTools) -> AgentSession:
-        """A session with a copy of this one's state, whose code calls these tools."""
+        """Returns a session with a copy of this one's state, whose code calls these tools."""
         sandbox = self.live()
         other = AgentSession(self._policy, self._options, tools, rolls_back=self._rolls_back)
         other._withdrawn, other._variables = set(self._withdrawn), dict(self._variables)
@@ -156,7 +156,8 @@ class AgentSession:
         return other
 
     def tell_loss(self) -> str:
-        """Describes for the model what an ended session lost and what is restored; empty if it is live."""
+        """Describes to the model which state was lost with an ended session, and which was restored; empty if
+        the session is live."""
         if self._is_live:
             return ""
         self._loss_untold = False
@@ -169,7 +170,7 @@ class AgentSession:
         )
 
     def __getstate__(self) -> dict[str, Any]:
-        """The state of a copy, which starts its own session with the tools and the variables."""
+        """Returns the state of a copy, which starts its own session with the tools and the variables."""
         own = {"_sandbox": None, "_is_live": False, "_loss_untold": self._sandbox is not None}
         return {**self.__dict__, **own}
 
@@ -181,7 +182,7 @@ class AgentSession:
                 "Note: the Python session had ended, and this code ran in a fresh one, without what "
                 "earlier steps defined.\n"
             )
-        # Code that `bound_tool` does not parse may have assigned to the name of a tool.
+        # Code that `bound_tool` could not parse may have rebound the name of a tool.
         sandbox.add_tools(self._tools.to_send())
         if not self._rolls_back:
             return sandbox.run(code, filename=filename, last="statement"), note
@@ -199,19 +200,19 @@ class AgentSession:
             return execution, note
 
     def _is_rolled_back(self) -> bool:
-        """Whether the sandbox lives although the worker of the last code has ended."""
+        """Whether the sandbox is live although the last code ended its worker."""
         return self._sandbox is not None and self._sandbox.live
 
     def _send(self, send: Callable[[Sandbox], object]) -> None:
         if not self._is_live:
-            # The next session gets it with all tools and variables.
+            # The next session receives all tools and variables.
             return
         try:
             send(self.live())
         except (*_GONE, *_BROKEN) as error:
             self._lose(error)
-            # The new session gets everything that was sent. If that ended the last session, this call
-            # raises the error.
+            # The new session receives everything that was sent so far. If this data ended the previous
+            # session, the error is raised again here.
             self.live()
 
     def _lose(self, error: Exception | None = None) -> None:

@@ -15,12 +15,12 @@ from ._values import to_plain
 FINAL_ANSWER = "final_answer"
 
 # The final answers of the code of this context. An abandoned call keeps its context, so its late result does
-# not become the answer of code that runs by then.
+# not become the answer of later code.
 _answers: ContextVar[list[Any] | None] = ContextVar("sandfork_final_answers", default=None)
 
 
 class _Answer(Tool):
-    """The tool of the final answer, of which an agent logs the `str()`."""
+    """The final-answer tool. An agent logs the `str()` of the answer."""
 
     __slots__ = ()
     _shows_arguments = True
@@ -34,7 +34,7 @@ class HostTools:
 
     def __init__(self, functions: Mapping[str, Callable[..., Any]]) -> None:
         self._functions = _named(functions)
-        # What `to_send` returned last: reading the signatures takes longer than sending them.
+        # Caches the result of `to_send`, because reading the signatures takes longer than sending them.
         self._declared: list[Tool] | None = None
         self._answers: list[Any] = []
 
@@ -64,13 +64,13 @@ class HostTools:
         return self._answers[0]
 
     def to_send(self) -> list[Tool]:
-        """The functions as tools of a sandbox."""
+        """Returns the functions as tools of a sandbox."""
         if self._declared is None:
             self._declared = [self._tool(name, function) for name, function in self._functions.items()]
         return self._declared
 
     def __getstate__(self) -> dict[str, Any]:
-        """The state of a copy, which has no answers yet."""
+        """Returns the state of a copy, which has no answers yet."""
         return {**self.__dict__, "_declared": None, "_answers": []}
 
     def _tool(self, name: str, function: Callable[..., Any]) -> Tool:

@@ -1,4 +1,4 @@
-"""Converts smolagents' values to values that can be transferred."""
+"""Converts smolagents' values to values that can be sent to a guest."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ _ATOMS = frozenset({type(None), bool, int, float, str, bytes})
 
 
 def to_plain(value: Any) -> Any:
-    """A value without smolagents' wrappers (`AgentText`, `AgentImage`, `AgentAudio`), also inside lists,
-    tuples and dicts. A torch tensor, which an `AgentAudio` holds, becomes a numpy array."""
+    """Removes smolagents' wrappers (`AgentText`, `AgentImage`, `AgentAudio`) from a value, and from the items
+    of lists, tuples and dicts. A torch tensor, which an `AgentAudio` contains, becomes a numpy array."""
     return _plain(value, {})
 
 

@@ -24,7 +24,7 @@ def lend_model(sandbox: Sandbox, model: Model, name: str = "model") -> None:
 
     The agent's program runs `from host_model import HostModel` and creates its agents with
     `model=HostModel()`, or with `HostModel(name)` if several models are lent. The sandbox's `tool_budget`
-    bounds the number of requests, and its `tool_timeout` the time of an answer. Together they bound the total
+    bounds the number of requests, and its `tool_timeout` the time of a reply. Together they bound the total
     time that the program may wait for the model; `tool_time` sets it directly.
 
     Only `model.generate` is lent, with messages of text and images, and neither the model's attributes nor
@@ -99,7 +99,8 @@ def _message(received: Any) -> ChatMessage:
 
 
 def _part(received: Any) -> dict[str, Any]:
-    """A text part, or an image part with pixels. An address or a path is refused: the host would fetch it."""
+    """Returns a text part, or an image part with pixels. A URL or a path is rejected: the host would fetch
+    it."""
     part = _checked(received, dict)
     if part.get("type") == "text":
         return {"type": "text", "text": _checked(part.get("text"), str)}
@@ -109,7 +110,7 @@ def _part(received: Any) -> dict[str, Any]:
 
 
 def _tool(received: Any) -> Any:
-    """The attributes of a tool that a model reads to describe it."""
+    """Returns an object with the attributes of a tool that a model reads."""
     tool = _checked(received, dict)
     return SimpleNamespace(
         name=_checked(tool.get("name"), str),
@@ -120,7 +121,7 @@ def _tool(received: Any) -> Any:
 
 
 def _plain(received: Any) -> Any:
-    """A value in JSON types, for a request."""
+    """Returns a value in JSON types, for a request."""
     if received is None or isinstance(received, (bool, int, float, str)):
         return received
     if isinstance(received, (list, tuple)):

@@ -1,4 +1,4 @@
-"""Runs in a sandbox: the model of an agent in the sandbox, which the host answers.
+"""A model for agents in a sandbox, which forwards requests to the host. This module runs in the sandbox.
 
 `sandfork.smolagents.lend_model` writes this file into the agent's work directory. It needs smolagents,
 but not the package `sandfork`.
