@@ -63,14 +63,14 @@ class Batch(Conversation):
         self._total = total
         self._in_flight: dict[int, Sent] = {}
         # Tasks of a supervisor that died which were not resent yet. In task order, they follow `_in_flight`.
-        self._again: dict[int, Sent] = {}
+        self._to_resend: dict[int, Sent] = {}
         self._window, self._jobs = 0, 0
         self._taken = 0
         # Whether no further task is taken, and the exception to raise once the taken tasks have results.
         self._ended = False
         self._failure: Exception | None = None
         # Whether `end` was sent to the current supervisor.
-        self._told_end = False
+        self._end_sent = False
         self._output = Output()
         self._deaths = 0
         self._done, self._failed, self._lost = 0, 0, 0
@@ -121,7 +121,7 @@ class Batch(Conversation):
     def load(self) -> tuple[int, int, int]:
         is_open, _, waits = super().load
         running = min(len(self._in_flight), self._jobs) if is_open else 0
-        kept = len(self._in_flight) + len(self._again)
+        kept = len(self._in_flight) + len(self._to_resend)
         return is_open, running, 0 if self.closed else waits + kept - running
 
     def _open(self) -> Actions[None]:
@@ -137,23 +137,23 @@ class Batch(Conversation):
         self._window = window
         self._jobs = int(header.get("jobs", window))
         self._output = Output()
-        self._again = {**self._in_flight, **self._again}
-        self._in_flight, self._told_end = {}, False
+        self._to_resend = {**self._in_flight, **self._to_resend}
+        self._in_flight, self._end_sent = {}, False
 
     def _fill(self) -> Actions[None]:
         """Sends tasks until the window is full."""
         while len(self._in_flight) < self._window:
-            if self._again:
-                index = next(iter(self._again))
-                sent = self._again.pop(index)
+            if self._to_resend:
+                index = next(iter(self._to_resend))
+                sent = self._to_resend.pop(index)
             elif (taken := self._take()) is not None:
                 index, sent = taken
             else:
                 break
             self._in_flight[index] = sent
             yield Send(sent.frame)
-        if self._ended and not self._again and not self._told_end:
-            self._told_end = True
+        if self._ended and not self._to_resend and not self._end_sent:
+            self._end_sent = True
             yield Send(_NO_MORE)
 
     def _take(self) -> tuple[int, Sent] | None:
@@ -223,19 +223,19 @@ class Batch(Conversation):
             sent = self._in_flight.get(index)
             if sent is None:
                 raise unexpected(header)
-            said = f"{described(sent.id, index)}: {header.get('message')}"
-            self._failure = RequestError(said)
+            message = f"{described(sent.id, index)}: {header.get('message')}"
+            self._failure = RequestError(message)
             # The supervisor starts no later task.
             self._in_flight = {i: sent for i, sent in self._in_flight.items() if i < index}
-        self._again = {}
+        self._to_resend = {}
         # The supervisor may have stopped reading.
-        self._ended = self._told_end = True
+        self._ended = self._end_sent = True
 
     def _check_end(self) -> None:
         failure, self._failure = self._failure, None
         if failure is not None:
             raise failure
-        if self._in_flight or self._again or not self._ended:
+        if self._in_flight or self._to_resend or not self._ended:
             raise ProtocolError("the supervisor closed a batch whose results had not all come")
 
     def _notify(self, result: TaskResult) -> Actions[None]:

@@ -322,7 +322,7 @@ def _number(driver: Driver[Session]) -> Work[int]:
     session = driver.session
     driver._check()
 
-    def is_there() -> Actions[None]:
+    def check_supervisor() -> Actions[None]:
         if _supervisor.is_gone(session.supervisor):
             raise SupervisorDied("the supervisor has ended, and the session with it")
         return
@@ -330,7 +330,7 @@ def _number(driver: Driver[Session]) -> Work[int]:
 
     if session.info is None or session.ended is not None or _supervisor.is_gone(session.supervisor):
         # As for a cell, the session is opened, or restarted with `on_death="restart"`.
-        yield from driver.conduct(session._alive(is_there))
+        yield from driver.conduct(session._in_live_session(check_supervisor))
     if session.supervised is None:
         raise ProtocolError("the supervisor did not say how to find the session's programs")
     return session.supervised

@@ -251,8 +251,8 @@ class Conversation:
         self.waits = self.paused = False
         self._has_started = True
         level = self.info.enforced.level
-        said = f"has started at level {level!r}" if level else "has started"
-        _events.report(self, _events.INFO, "started", said)
+        text = f"has started at level {level!r}" if level else "has started"
+        _events.report(self, _events.INFO, "started", text)
 
     def _numbered(
         self,
@@ -377,6 +377,6 @@ def unexpected(header: Mapping[str, Any]) -> Exception:
     """Returns the exception for an unsolicited message: the reason why the connection is unusable, or a
     protocol violation."""
     if header["kind"] == "error":
-        said = refused(header)
-        return said if isinstance(said, SupervisorError) else SupervisorError(str(said))
+        error = refused(header)
+        return error if isinstance(error, SupervisorError) else SupervisorError(str(error))
     return ProtocolError(f"the supervisor sent {header['kind']!r} when nothing of the kind was due")

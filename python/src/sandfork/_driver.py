@@ -140,7 +140,7 @@ class Driver(ABC, Generic[C]):
                     # Releases the conversation's descriptors before another message is sent on the
                     # connection.
                     conversation.close()
-                    yield from self._mend(error)
+                    yield from self._recover(error)
                 finally:
                     self._end()
             raise
@@ -202,7 +202,7 @@ class Driver(ABC, Generic[C]):
         link = self.resources.link
         return link is not None and link.decoder is self.session.decoder and not link.torn
 
-    def _mend(self, error: BaseException) -> Work[None]:
+    def _recover(self, error: BaseException) -> Work[None]:
         """Recovers from an exception: makes the session ready for the next request, or ends it."""
         if not self._is_connected:
             self._is_open = False
@@ -311,11 +311,11 @@ class Driver(ABC, Generic[C]):
         without consuming data."""
         link, paused = self.resources.link, self.session.paused
         if link is not None and not self._turns:
-            said = Decoder()
-            said.feed(link.ahead())
+            ahead = Decoder()
+            ahead.feed(link.ahead())
             # If a conversation has begun meanwhile, the data may start in the middle of a frame.
             with suppress(ProtocolError):
-                while (frame := said.next_frame()) is not None:
+                while (frame := ahead.next_frame()) is not None:
                     if frame.header["kind"] == "state":
                         paused = frame.header.get("session") == "paused"
         return paused and not self.closed

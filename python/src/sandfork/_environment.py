@@ -108,7 +108,7 @@ class Environment:
         _command("remove", "--", self.name)
 
 
-def cell_that_adds(executable: str, packages: Sequence[str], there: Sequence[str]) -> str:
+def installation_cell(executable: str, packages: Sequence[str], there: Sequence[str]) -> str:
     """Installs the packages that this interpreter's environment lacks, without changing the version of
     existing ones. Returns a cell that makes them importable in a session: its value is `True`, or a list of
     packages that the session has in addition and that must be passed as `there`."""
@@ -135,7 +135,7 @@ def _command(*arguments: str) -> str:
     )
     if done.returncode == 0:
         return done.stdout
-    said = (
+    message = (
         done.stderr.strip().removeprefix("sandfork: ") or f"`sandfork env` ended with code {done.returncode}"
     )
-    raise (RequestError if done.returncode == _USAGE else SystemFailure)(said)
+    raise (RequestError if done.returncode == _USAGE else SystemFailure)(message)

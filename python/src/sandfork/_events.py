@@ -105,11 +105,11 @@ def cell_ended(
     hit = outcome.get("limit")
     if hit is not None:
         key = str(hit.get("name"))
-        said = f"{what} {number} reached its limit {key}"
-        report(conversation, WARNING, "limit", said, status=status, limit=key, **fields)
+        message = f"{what} {number} reached its limit {key}"
+        report(conversation, WARNING, "limit", message, status=status, limit=key, **fields)
     elif _is_reported(DEBUG):
-        said = f"{what} {number} ended: {status}"
-        report(conversation, DEBUG, "cell-ended", said, status=status, **fields)
+        message = f"{what} {number} ended: {status}"
+        report(conversation, DEBUG, "cell-ended", message, status=status, **fields)
 
 
 def _is_reported(level: int) -> bool:
@@ -126,7 +126,7 @@ def _is_reported(level: int) -> bool:
     return enabled
 
 
-def report(conversation: Conversation, level: int, event: str, said: str, **fields: Any) -> None:
+def report(conversation: Conversation, level: int, event: str, message: str, **fields: Any) -> None:
     """Writes a log record, if the process uses `logging`. Exceptions of handlers are ignored."""
     with contextlib.suppress(Exception):
         if not _is_reported(level):
@@ -139,4 +139,4 @@ def report(conversation: Conversation, level: int, event: str, said: str, **fiel
         policy = None if info is None else info.policy.name
         extra = {"event": event, "session": conversation.number, "policy": policy, **fields}
         under = "" if policy is None else f" under policy {policy!r}"
-        logger.log(level, "%s %d%s %s", conversation.noun, conversation.number, under, said, extra=extra)
+        logger.log(level, "%s %d%s %s", conversation.noun, conversation.number, under, message, extra=extra)

@@ -161,13 +161,13 @@ _BY_CODE: dict[str, type[SandforkError]] = {
 
 def refused(header: Mapping[str, Any], path: str = "") -> SandforkError:
     """Returns the exception for a supervisor's `error` message. `path` is the path of a file request."""
-    code, said = str(header.get("error")), str(header.get("message"))
+    code, message = str(header.get("error")), str(header.get("message"))
     number, why = int(header.get("errno") or 0), header.get("why")
     if code == "file":
-        failed = from_errno(number, said, path)
+        failed = from_errno(number, message, path)
         failed._is_sentence = True
         return failed
-    error = _BY_CODE.get(code, SandforkError)(said)
+    error = _BY_CODE.get(code, SandforkError)(message)
     if isinstance(error, RequestError) and number:
         error.errno = number
     if isinstance(error, SessionEnded) and why is not None:

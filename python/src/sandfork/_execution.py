@@ -137,8 +137,8 @@ class Execution:
             return ExecutionError(str(reported.get("name", "")), str(reported.get("message", "")), trace)
         own = {"limits.wall": self._wall, "limits.cpu": self._header.get("cpu_limit")}
         limits = {**self._info.limits, **{key: amount for key, amount in own.items() if amount is not None}}
-        said = _endings.sentence(self._outcome, limits, self.session)
-        return ExecutionError(_endings.class_name(self.status), said, trace)
+        message = _endings.sentence(self._outcome, limits, self.session)
+        return ExecutionError(_endings.class_name(self.status), message, trace)
 
     @property
     def execution_count(self) -> int:
@@ -245,9 +245,9 @@ class Execution:
 
     def __repr__(self) -> str:
         parts = [self.status]
-        for name, said in (("text", self.text), *zip(Logs._fields, map("".join, self.logs))):
-            if said:
-                parts.append(f"{name}={_short(said)}")
+        for name, message in (("text", self.text), *zip(Logs._fields, map("".join, self.logs))):
+            if message:
+                parts.append(f"{name}={_short(message)}")
         error = self.error
         if error is not None:
             parts.append(f"error={_short(f'{error.name}: {error.value}')}")

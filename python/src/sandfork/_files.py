@@ -131,7 +131,7 @@ class Files(BaseFiles):
     def exists(self, path: Path) -> bool:
         """Returns whether the path exists. A symbolic link is not followed."""
 
-        def is_there() -> Work[bool]:
+        def exists() -> Work[bool]:
             try:
                 return (yield from self._requested("stat", path, lambda _: True))
             except OSError as error:
@@ -139,7 +139,7 @@ class Files(BaseFiles):
                     return False
                 raise
 
-        return self._driver.complete(is_there())
+        return self._driver.complete(exists())
 
     def remove(self, path: Path, *, recursive: bool = False) -> None:
         """Removes a file, a link or a directory. A directory that is not empty needs `recursive`."""
@@ -253,10 +253,10 @@ class _Opened(NamedTuple):
             raise self._failed(error) from None
 
     def _failed(self, error: OSError) -> OSError:
-        said = error.strerror or str(error)
+        message = error.strerror or str(error)
         if error.errno == errno.ENOSPC:
-            said += ": filesystem.work_size of the policy is all there is"
-        return from_errno(error.errno or errno.EIO, said, self.name)
+            message += ": filesystem.work_size of the policy is all there is"
+        return from_errno(error.errno or errno.EIO, message, self.name)
 
     def _too_large(self, how: str, most: int) -> FileTooLarge:
         return FileTooLarge(errno.EFBIG, f"{how}, more than max_bytes={most}", self.name)

@@ -89,7 +89,7 @@ exit {EIO}
 _PATIENCE = 60.0
 # Larger than any path.
 _PATH_BYTES = 1 << 14
-_SAID = 200
+_MAX_MESSAGE = 200
 
 
 @contextmanager
@@ -101,8 +101,8 @@ def needed(module: str, extra: str, what: str, *packages: str) -> Iterator[None]
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in packages:
             raise
-        said = f"{module} needs {what}: pip install 'sandfork[{extra}]'"
-        raise ModuleNotFoundError(said, name=error.name) from error
+        message = f"{module} needs {what}: pip install 'sandfork[{extra}]'"
+        raise ModuleNotFoundError(message, name=error.name) from error
 
 
 def read_anywhere(sbx: AnySandbox, path: str, most: int) -> Work[bytes]:
@@ -147,11 +147,11 @@ def _checked(result: CommandResult, path: str) -> str:
     if result.status == "lost":
         raise SystemFailure(f"the program that looks at {path!r} was lost: {result.why}")
     if result.signal == signal.SIGXFSZ:
-        said = f"{os.strerror(errno.EFBIG)}: limits.file_size of the policy is all that it may have"
-        raise from_errno(errno.EFBIG, said, path)
+        message = f"{os.strerror(errno.EFBIG)}: limits.file_size of the policy is all that it may have"
+        raise from_errno(errno.EFBIG, message, path)
     code = result.exit_code or 0
     number = code - _ERRNO if code in _EXIT.values() else errno.EIO
-    raise from_errno(number, result.stderr.strip()[:_SAID], path)
+    raise from_errno(number, result.stderr.strip()[:_MAX_MESSAGE], path)
 
 
 def builtin_error(error: FileError) -> OSError:

@@ -12,7 +12,7 @@ from ._calls import Approve, Calls, OnConnect
 from ._commands import Commands
 from ._conversation import Callbacks, OnResult, OnText
 from ._driver import Driver, SyncDriver, Work
-from ._environment import Environment, cell_that_adds
+from ._environment import Environment, installation_cell
 from ._exceptions import RequestError
 from ._execution import Execution
 from ._files import Files, Path
@@ -31,7 +31,7 @@ from ._options import (
 )
 from ._reports import SessionInfo
 from ._session import Cell, Session
-from ._snapshots import BaseSnapshot, Snapshot, checked_snapshot, rolled_back_on_failure
+from ._snapshots import BaseSnapshot, Snapshot, checked_snapshot, roll_back_on_failure
 from ._tools import Tools, check_name, check_seconds, collect
 
 # Seconds that a session may take to add packages.
@@ -154,7 +154,7 @@ class BaseSandbox:
     def _add(self, packages: Sequence[str], there: Sequence[str]) -> Work[Execution]:
         """Installs packages that are compatible with those in `there`, and adds them to the session."""
         executable = self.info.python.executable
-        code = yield from self._driver.in_thread(lambda: cell_that_adds(executable, packages, there))
+        code = yield from self._driver.in_thread(lambda: installation_cell(executable, packages, there))
         cell = Cell(source_of(code), wall=_ADDING)
         return (yield from self._driver.conduct(self._session.run(cell)))
 
@@ -359,7 +359,7 @@ class Sandbox(BaseSandbox):
     def rollback(self, snapshot: BaseSnapshot[Any]) -> None:
         """Restores the sandbox to a snapshot of this sandbox, or of another one with the same policy. This
         also works after the session has ended, and keeps the tools. If it fails, the sandbox is unchanged."""
-        return self._driver.perform(checked_snapshot(snapshot).given_to(self._session))
+        return self._driver.perform(checked_snapshot(snapshot).restore_into(self._session))
 
     def transaction(self) -> AbstractContextManager[Snapshot]:
         """Makes the cells of a block atomic: if one does not end with `ok`, or the block raises, the sandbox
@@ -368,7 +368,7 @@ class Sandbox(BaseSandbox):
             with sbx.transaction():
                 sbx.run(code)
         """
-        return rolled_back_on_failure(self)
+        return roll_back_on_failure(self)
 
     def restart(self) -> None:
         """Replaces the session with a fresh one. The policy, the tools and the initial variables are kept,

@@ -97,7 +97,7 @@ class Session(Conversation):
     def restart(self) -> Actions[None]:
         """Starts a new worker with the tools and the initial variables. Nothing else is kept, not even the
         state of a snapshot from which the session started."""
-        self._opening = _anew(self._opening)
+        self._opening = _without_state(self._opening)
         self._inherited = 0
         if self.decoder is None:
             yield from self.open()
@@ -116,7 +116,7 @@ class Session(Conversation):
         def free(header: Mapping[str, Any]) -> Actions[None]:
             return _copies.discarded(self, header)
 
-        header = yield from self._alive(lambda: _copies.copied(self, "snapshot", "snapshot", free))
+        header = yield from self._in_live_session(lambda: _copies.copied(self, "snapshot", "snapshot", free))
         found, size = header.get("snapshot"), header.get("bytes")
         if type(found) is not int or type(size) is not int:
             raise ProtocolError("the supervisor sent a snapshot without its number and size")
@@ -124,12 +124,12 @@ class Session(Conversation):
 
     def pause(self) -> Actions[None]:
         """Saves the session to disk and ends its process until the next use."""
-        yield from self._alive(lambda: _copies.copied(self, "pause", "accepted", _copies.paused))
+        yield from self._in_live_session(lambda: _copies.copied(self, "pause", "accepted", _copies.paused))
 
     def forked(self, snapshot: int, cells: int, tools: Mapping[str, Tool] | None) -> Session:
         """Returns a session that will start from a snapshot. `cells` continues the numbering of cell
         names."""
-        opening = {**_anew(self._opening), "snapshot": snapshot}
+        opening = {**_without_state(self._opening), "snapshot": snapshot}
         calls = self._calls.renewed(tools)
         session = Session(opening, calls, variables=self._variables, revive=self._revive)
         session._added = tools or {}
@@ -157,7 +157,7 @@ class Session(Conversation):
 
     def run(self, cell: Cell) -> Actions[Execution]:
         """Runs a cell. If the session has ended and `revive` is set, the cell runs in a fresh one."""
-        return self._alive(lambda: self._run(cell))
+        return self._in_live_session(lambda: self._run(cell))
 
     def once(self, cell: Cell) -> Actions[Execution]:
         """Opens a session, runs one cell in it and ends it."""
@@ -165,7 +165,7 @@ class Session(Conversation):
 
     def set_variables(self, variables: Mapping[str, Any]) -> Actions[None]:
         """Sets globals of the guest."""
-        return self._alive(lambda: self._define("the variables", *self._set(variables)))
+        return self._in_live_session(lambda: self._define("the variables", *self._set(variables)))
 
     def get(self, name: str) -> Actions[Any]:
         """Returns the value of a global of the guest."""
@@ -179,13 +179,15 @@ class Session(Conversation):
             return (yield Decode(lambda: execution.value))
         if error.name == "NameError":
             raise UndefinedVariable(f"the session has no variable {name!r}")
-        said = harmless(f"{error.name}: {error.value}")
-        raise RequestError(f"the value of {name!r} could not be read: {said}")
+        message = harmless(f"{error.name}: {error.value}")
+        raise RequestError(f"the value of {name!r} could not be read: {message}")
 
     def add_tools(self, tools: Mapping[str, Tool]) -> Actions[None]:
         """Adds host tools, now and after each restart."""
         self._calls.tools.update(tools)
-        return (yield from self._alive(lambda: self._define("the tools", declarations(tools.values()))))
+        return (
+            yield from self._in_live_session(lambda: self._define("the tools", declarations(tools.values())))
+        )
 
     def file(self, operation: str, path: str, **options: Any) -> Actions[dict[str, Any]]:
         """Sends a file request and returns the reply. The reply to an open request contains a `descriptor`,
@@ -198,7 +200,7 @@ class Session(Conversation):
                 frame.header["descriptor"] = self._incoming.take_descriptor()
             return frame.header
 
-        return self._alive(request)
+        return self._in_live_session(request)
 
     def _decide(self, header: Mapping[str, Any]) -> Actions[None]:
         """Sends a decision on a connection of the guest."""
@@ -209,8 +211,8 @@ class Session(Conversation):
         try:
             allowed = yield from self._calls.decide(host, port, tuple(map(str, addresses)))
         except Exception as error:
-            said = f"refused a connection: on_connect raised {type(error).__name__}"
-            _events.report(self, _events.WARNING, "undecided", said, error=type(error).__name__)
+            message = f"refused a connection: on_connect raised {type(error).__name__}"
+            _events.report(self, _events.WARNING, "undecided", message, error=type(error).__name__)
         yield decision(header, allowed)
 
     def release(self) -> None:
@@ -235,7 +237,7 @@ class Session(Conversation):
         finally:
             self.waits = False
 
-    def _alive(self, conversation: Callable[[], Actions[T]]) -> Actions[T]:
+    def _in_live_session(self, conversation: Callable[[], Actions[T]]) -> Actions[T]:
         """Runs a conversation in a live session: the current one, or a fresh one if `revive` is set."""
         if self.decoder is None:
             yield from self.opened()
@@ -384,12 +386,12 @@ class Session(Conversation):
         if outcome["status"] == "ok":
             return
         error = outcome.get("error") or {}
-        said = harmless(str(error.get("message") or outcome["status"]))
+        message = harmless(str(error.get("message") or outcome["status"]))
         if frame.header["session"] == "ended":
-            raise SessionEnded(f"the session ended while it was given {what} ({said}): {self.lost}")
-        raise RequestError(f"the guest could not be given {what}: {said}")
+            raise SessionEnded(f"the session ended while it was given {what} ({message}): {self.lost}")
+        raise RequestError(f"the guest could not be given {what}: {message}")
 
 
-def _anew(opening: Mapping[str, Any]) -> dict[str, Any]:
+def _without_state(opening: Mapping[str, Any]) -> dict[str, Any]:
     """The message that opens a session without a state."""
     return {name: field for name, field in opening.items() if name not in _STATES}

@@ -52,12 +52,12 @@ class BaseSnapshot(Generic[S]):
         """Frees the snapshot's memory. Sandboxes that were forked from it are not affected. May be called
         again."""
         detached = self._end.detach()
-        told = None if detached is None else _discarding(*detached[2])
-        if told is not None:
-            with told, suppress(OSError):
+        connection = None if detached is None else _discarding(*detached[2])
+        if connection is not None:
+            with connection, suppress(OSError):
                 # Waits for the reply, because until then the snapshot counts against the session's limit.
-                told.settimeout(_GRACE)
-                told.recv(64)
+                connection.settimeout(_GRACE)
+                connection.recv(64)
 
     def _saving(self, path: Path) -> Work[int]:
         """Saves the snapshot to a file."""
@@ -82,7 +82,7 @@ class BaseSnapshot(Generic[S]):
         if _supervisor.is_gone(self._supervisor):
             raise SupervisorDied(_ENDED)
 
-    def given_to(self, session: Session) -> Actions[None]:
+    def restore_into(self, session: Session) -> Actions[None]:
         """Restores a session to this state, and declares the tools that were added to it since then."""
         self._require_open()
         added = {name: tool for name, tool in session.tools.items() if name not in self._tools}
@@ -160,7 +160,7 @@ def checked_snapshot(snapshot: object) -> BaseSnapshot[Any]:
 
 
 @contextmanager
-def rolled_back_on_failure(sandbox: Sandbox) -> Iterator[Snapshot]:
+def roll_back_on_failure(sandbox: Sandbox) -> Iterator[Snapshot]:
     """Rolls a sandbox back if one of the block's cells fails, or the block raises."""
     with sandbox.snapshot() as snapshot:
         failures = sandbox._session.failures

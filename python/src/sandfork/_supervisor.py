@@ -216,9 +216,9 @@ class Connection:
         if self.supervisor is not None and not self.supervisor.has_answered:
             return self.supervisor.never_served()
         end = self.supervisor.describe_end() if self.supervisor is not None else None
-        said = end or "the supervisor closed the session's connection"
+        reason = end or "the supervisor closed the session's connection"
         return SupervisorDied(
-            f"{said}: the session's variables, imports and files are lost; restart() or another session "
+            f"{reason}: the session's variables, imports and files are lost; restart() or another session "
             "starts another supervisor"
         )
 

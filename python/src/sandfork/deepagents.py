@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SandforkBackend"]
 
-_WORDS: dict[int | None, FileOperationError] = {
+_ERROR_CODES: dict[int | None, FileOperationError] = {
     errno.ENOENT: "file_not_found",
     errno.EACCES: "permission_denied",
     errno.EISDIR: "is_directory",
@@ -196,7 +196,7 @@ class SandforkBackend(BaseSandbox):
             with self._turn:
                 return self.sandbox._driver.complete(work), None
         except FileError as error:
-            return None, _WORDS.get(error.errno) or str(error)
+            return None, _ERROR_CODES.get(error.errno) or str(error)
         except _OWNERS:
             raise
         except SandforkError as error:

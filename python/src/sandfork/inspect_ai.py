@@ -227,8 +227,8 @@ def _check_is_file(config: str) -> None:
     the name of a policy."""
     if os.path.isabs(config) and not os.path.exists(config):
         name = os.path.basename(config)
-        said = f"{config} is not there: for the policy of that name give SandforkConfig(policy={name!r})"
-        raise PolicyError(said)
+        message = f"{config} is not there: for the policy of that name give SandforkConfig(policy={name!r})"
+        raise PolicyError(message)
 
 
 def _has_surrogate(cmd: list[str], input: str | bytes | None) -> bool:
@@ -238,8 +238,10 @@ def _has_surrogate(cmd: list[str], input: str | bytes | None) -> bool:
 
 def _is_not_executable(result: CommandResult, file: str) -> bool:
     """Returns whether env(1) was not permitted to execute the file, and nothing else was run."""
-    said = result.stderr.startswith("env: ") and file in result.stderr and result.stderr.count("\n") == 1
-    return result.exit_code == _NOT_EXECUTABLE and said and not result.stdout
+    is_env_error = (
+        result.stderr.startswith("env: ") and file in result.stderr and result.stderr.count("\n") == 1
+    )
+    return result.exit_code == _NOT_EXECUTABLE and is_env_error and not result.stdout
 
 
 def _exec_result(result: CommandResult, most: int) -> util.ExecResult[str]:

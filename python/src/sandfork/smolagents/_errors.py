@@ -47,7 +47,7 @@ def failure(
     error = execution.error or ExecutionError("", f"it ended with status {execution.status}", "")
     kind = CodeError
     if execution.status == "exit":
-        said = (
+        message = (
             f"The code called exit ({execution.exit_code}), which ends the step without an answer{left}. "
             "Give the answer with final_answer(...)."
         )
@@ -55,14 +55,14 @@ def failure(
         kind = CodeTimeout
         # The local executor's wording.
         of = f" of {wall:g} seconds" if execution.status == "timeout" else ""
-        said = f"Code execution exceeded the maximum execution time{of}: {error.value}{left}."
+        message = f"Code execution exceeded the maximum execution time{of}: {error.value}{left}."
     elif execution.status != "exception":
-        said = f"Code execution was stopped: {error.value}{left}."
+        message = f"Code execution was stopped: {error.value}{left}."
     else:
         raised = _exception(code, filename, error) + _refused(execution, error)
-        said = _syntax_error(filename, error) or raised
-        said += f"\nThe session ended with it: {lost}." if lost else ""
-    return kind(note + said)
+        message = _syntax_error(filename, error) or raised
+        message += f"\nThe session ended with it: {lost}." if lost else ""
+    return kind(note + message)
 
 
 def _syntax_error(filename: str, error: ExecutionError) -> str | None:
@@ -72,8 +72,8 @@ def _syntax_error(filename: str, error: ExecutionError) -> str | None:
     if error.name not in _SYNTAX_ERRORS or place is None:
         return None
     quoted = error.traceback[place.end() :].rstrip().rpartition("\n")[0]
-    said = f"Code parsing failed on line {place[1]} due to: {error.name}: {error.value}"
-    return f"{said}\n{quoted}" if quoted else said
+    message = f"Code parsing failed on line {place[1]} due to: {error.name}: {error.value}"
+    return f"{message}\n{quoted}" if quoted else message
 
 
 def _exception(code: str, filename: str, error: ExecutionError) -> str:
@@ -86,11 +86,11 @@ def _exception(code: str, filename: str, error: ExecutionError) -> str:
     lines = re.findall(module_frame, error.traceback, re.MULTILINE)
     # The last match belongs to the exception itself, the earlier ones to its causes.
     place = f" at line '{failing_source(code, int(lines[-1]))}'" if lines else ""
-    said = f"Code execution failed{place} due to: {cause}"
+    message = f"Code execution failed{place} due to: {cause}"
     is_deep = bool(lines) and error.traceback.count('\n  File "') > 1
     if not (is_deep or is_group):
-        return said
-    return f"{said}\n{shortened(error.traceback.rstrip(), _MOST_TRACEBACK)}"
+        return message
+    return f"{message}\n{shortened(error.traceback.rstrip(), _MOST_TRACEBACK)}"
 
 
 def _refused(execution: Execution, error: ExecutionError) -> str:

@@ -82,10 +82,10 @@ class NativeExecutor(PythonExecutor):
         rollback_on_error: bool = False,
         **sandbox_options: Any,
     ) -> None:
-        asked = Imports(additional_imports, additional_authorized_imports, imports)
+        requested = Imports(additional_imports, additional_authorized_imports, imports)
         self.additional_authorized_imports = list(additional_authorized_imports or ())
         self.additional_imports = list(additional_imports or ())
-        self.authorized_imports = asked.authorized
+        self.authorized_imports = requested.authorized
         self.logger = logger
         self.max_print_outputs_length = (
             DEFAULT_MAX_LEN_OUTPUT
@@ -97,14 +97,16 @@ class NativeExecutor(PythonExecutor):
             raise RequestError(f"additional_functions is of type {kind}: give a dict of functions by name")
         self.additional_functions = dict(additional_functions or {})
         self._tools = HostTools(self.additional_functions)
-        made_of = executor_policy(policy, self.authorized_imports, interpreter, timeout_seconds)
-        self._session = AgentSession(made_of, sandbox_options, self._tools, rolls_back=rollback_on_error)
+        sandbox_policy = executor_policy(policy, self.authorized_imports, interpreter, timeout_seconds)
+        self._session = AgentSession(
+            sandbox_policy, sandbox_options, self._tools, rolls_back=rollback_on_error
+        )
         self._steps = 0
         self._make_locks()
         # The session starts now and not at the first step, so that the caller and not the model gets an error
         # about the policy, the host or the imports.
         with self._turn():
-            self._session.require(asked)
+            self._session.require(requested)
 
     @property
     def sandbox(self) -> Sandbox:
@@ -166,7 +168,7 @@ class NativeExecutor(PythonExecutor):
                 # The task is done, even if the code failed after the answer.
                 return CodeOutput(output=self._tools.answer, logs=logs, is_final_answer=True)
             if execution.status != "ok":
-                lost, wall = self._session.tell_loss(), self._session.wall
+                lost, wall = self._session.report_loss(), self._session.wall
                 # A note already describes the kept state, and the first step has no earlier state.
                 kept = "" if note or self._steps == 1 else KEPT
                 raise failure(code_action, filename, execution, note=note, lost=lost, kept=kept, wall=wall)
@@ -219,7 +221,7 @@ class NativeExecutor(PythonExecutor):
             return self._session.run(code, filename)
         except (SessionClosed, SupervisorError) as error:
             # The error's own message is for the host's operator, not for the model.
-            lost = self._session.tell_loss()
+            lost = self._session.report_loss()
             raise CodeError(f"Code execution was stopped: the sandbox was closed; {lost}.") from error
         except SandforkError as error:
             raise CodeError(f"Code execution was stopped: {error}") from error

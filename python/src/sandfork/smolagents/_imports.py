@@ -22,17 +22,17 @@ from importlib import util
 for name, wants_version in names:
     version = None
     try:
-        is_there = util.find_spec(name.partition(".")[0]) is not None
+        is_installed = util.find_spec(name.partition(".")[0]) is not None
     except (ImportError, ValueError):
-        is_there = False
-    if wants_version or not is_there:
+        is_installed = False
+    if wants_version or not is_installed:
         from importlib import metadata
         try:
             version = metadata.version(name)
-            is_there = True
+            is_installed = True
         except Exception:
             pass
-    found.append((is_there, version))
+    found.append((is_installed, version))
 """
 
 
@@ -60,7 +60,7 @@ class Imports:
         """Raises `InterpreterError` if a required import is not installed in the sandbox."""
         missing = self.missing(sandbox)
         if missing:
-            kind, remedy = _WORDS[self.are_listed]
+            kind, remedy = _WORDING[self.are_listed]
             raise InterpreterError(
                 f"Non-installed {kind}: {', '.join(missing)}. Please install these modules into "
                 f"{sandbox.info.python.environment} or remove them from the {remedy}."
@@ -119,7 +119,7 @@ def _distribution(name: str) -> str | None:
 
 
 # The wording of error messages; that for authorized imports is the local executor's.
-_WORDS = {
+_WORDING = {
     True: ("authorized modules", "authorized imports list"),
     False: ("additional imports", "additional imports"),
 }
@@ -172,10 +172,10 @@ def _specifier(name: str) -> SpecifierSet | None:
     return None if requirement is None else requirement.specifier or None
 
 
-def _missing(name: str, is_there: bool, version: str | None) -> str | None:
+def _missing(name: str, is_installed: bool, version: str | None) -> str | None:
     """Returns the name for an error message if the installed version does not satisfy the requirement."""
     specifier = _specifier(name)
-    if not is_there or (specifier is not None and version is None):
+    if not is_installed or (specifier is not None and version is None):
         return name
     if specifier is None or version is None or specifier.contains(version, prereleases=True):
         return None

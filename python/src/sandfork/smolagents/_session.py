@@ -26,7 +26,7 @@ from ._values import to_plain
 
 # Defines the functions that the local executor provides without an import. Import restrictions of the policy
 # do not apply, because the namespace is not named `__main__`.
-_FURNISH = """\
+_PREPARATION = """\
 exec(
     "import math\\n"
     "names = 'acos asin atan atan2 ceil cos degrees exp floor log radians sin sqrt tan'.split()\\n"
@@ -71,7 +71,7 @@ class AgentSession:
         else:
             return sandbox
         try:
-            self._furnish(sandbox)
+            self._prepare(sandbox)
         except BaseException:
             self.close()
             raise
@@ -155,7 +155,7 @@ class AgentSession:
         other._is_live, other.wall = True, self.wall
         return other
 
-    def tell_loss(self) -> str:
+    def report_loss(self) -> str:
         """Describes to the model which state was lost with an ended session, and which was restored; empty if
         the session is live."""
         if self._is_live:
@@ -222,8 +222,8 @@ class AgentSession:
             # The sandbox is closed, or belongs to another process.
             self._sandbox = None
 
-    def _furnish(self, sandbox: Sandbox) -> None:
-        prepared = sandbox.run(_FURNISH, timeout=MAX_EXECUTION_TIME_SECONDS)
+    def _prepare(self, sandbox: Sandbox) -> None:
+        prepared = sandbox.run(_PREPARATION, timeout=MAX_EXECUTION_TIME_SECONDS)
         if prepared.status != "ok":
             error = prepared.error
             raise InterpreterError(f"the session could not be prepared: {error and error.value}")

@@ -59,22 +59,22 @@ class _LentModel:
             options["response_format"] = _plain(response_format)
         if tools:
             options["tools_to_call_from"] = [_tool(tool) for tool in _list(tools)]
-        asked = [_message(message) for message in _list(messages)]
+        requests = [_message(message) for message in _list(messages)]
         try:
-            said = self._model.generate(asked, **options)
+            reply = self._model.generate(requests, **options)
         except Exception as error:
             _log.warning("the model that is lent as %r failed", self._name, exc_info=True)
             raise RuntimeError(
                 f"the host's model failed ({type(error).__name__}); the host's log has the reason"
             ) from None
-        return _answer(said)
+        return _answer(reply)
 
 
-def _answer(said: ChatMessage) -> dict[str, Any]:
-    usage = said.token_usage
+def _answer(reply: ChatMessage) -> dict[str, Any]:
+    usage = reply.token_usage
     return {
-        "role": MessageRole(said.role).value,
-        "content": said.content,
+        "role": MessageRole(reply.role).value,
+        "content": reply.content,
         "tool_calls": [
             {
                 "id": call.id,
@@ -82,7 +82,7 @@ def _answer(said: ChatMessage) -> dict[str, Any]:
                 "name": call.function.name,
                 "arguments": call.function.arguments,
             }
-            for call in said.tool_calls or ()
+            for call in reply.tool_calls or ()
         ],
         "tokens": None if usage is None else [usage.input_tokens, usage.output_tokens],
     }
