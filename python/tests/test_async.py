@@ -49,14 +49,14 @@ async def test_it_is_opened_by_its_first_call(fake: FakeSupervisor) -> None:
     await sbx.close()
 
 
-def test_it_can_be_used_from_one_loop_after_another(fake: FakeSupervisor) -> None:
+def test_it_can_be_used_from_successive_loops(fake: FakeSupervisor) -> None:
     sbx = AsyncSandbox()
     for number in range(3):
         assert asyncio.run(sbx.run(f"{number}")).value == number
     asyncio.run(sbx.close())
 
 
-def test_without_a_loop_of_asyncio_the_remedy_is_said(fake: FakeSupervisor) -> None:
+def test_missing_asyncio_loop_names_the_remedy(fake: FakeSupervisor) -> None:
     sbx = AsyncSandbox()
     results = sandfork.async_map(["1"])
     for call in (sbx.run("1"), sbx.__aenter__(), sandfork.async_run("1"), results.__anext__()):
@@ -244,7 +244,7 @@ async def test_a_cell_that_does_not_end_when_cancelled_is_ended(
         assert (await sbx.run("1")).value == 1
 
 
-async def test_a_tool_that_is_cancelled_with_its_task(fake: FakeSupervisor) -> None:
+async def test_tool_is_cancelled_with_its_task(fake: FakeSupervisor) -> None:
     def call(session, cell):
         session.wire.send({"kind": "call", "id": 1, "call": 1, "tool": "hang", "args": []})
         ends_when_interrupted(session, cell)
@@ -279,7 +279,7 @@ async def test_it_is_interrupted_and_closed_by_another_task(fake: FakeSupervisor
         await running
 
 
-async def test_an_interrupt_right_behind_the_cell_is_not_lost(
+async def test_interrupt_right_after_the_cell_is_not_lost(
     fake: FakeSupervisor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake.on("loop", ends_when_interrupted)
@@ -288,7 +288,7 @@ async def test_an_interrupt_right_behind_the_cell_is_not_lost(
         assert (await sbx.run("loop")).status == "interrupted"
 
 
-async def test_a_long_message_and_a_long_answer_do_not_wait_for_each_other(fake: FakeSupervisor) -> None:
+async def test_long_request_and_long_reply_do_not_deadlock(fake: FakeSupervisor) -> None:
     def flood(session, cell):
         session.wire.send({"kind": "call", "id": 1, "call": 1, "tool": "much", "args": []})
         for _ in range(64):
@@ -330,7 +330,7 @@ async def test_garbage_leaves_nothing_open(fake: FakeSupervisor) -> None:
     assert_closed_since(before)
 
 
-async def test_a_connection_with_the_number_of_one_that_was_left_in_the_loop(
+async def test_reused_descriptor_replaces_a_stale_reader(
     fake: FakeSupervisor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A signal handler's exception may come right before a connection is taken out of the loop."""

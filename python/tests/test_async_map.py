@@ -44,7 +44,7 @@ async def test_results_come_while_the_next_task_is_waited_for(serve: Serve) -> N
     assert seen == [0, 1, 2, 3, 4]
 
 
-async def test_the_loop_goes_on_meanwhile(serve: Serve) -> None:
+async def test_event_loop_is_not_blocked(serve: Serve) -> None:
     ticked = threading.Event()
 
     def waits(batch: FakeBatch) -> None:
@@ -99,7 +99,7 @@ class Endless:
 
 
 @pytest.mark.parametrize("end", ["aclose", "with", "cancel"])
-async def test_a_batch_that_is_left_is_ended(serve: Serve, end: str) -> None:
+async def test_abandoned_batch_is_ended(serve: Serve, end: str) -> None:
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
 

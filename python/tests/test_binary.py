@@ -39,7 +39,7 @@ def program(path: pathlib.Path) -> str:
         ("lib/python3.11/site-packages/vendored", None),
     ],
 )
-def test_the_program_beside_the_package(
+def test_program_next_to_the_package_is_found(
     monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path, package: str, found: str | None
 ) -> None:
     monkeypatch.setattr(_binary, "__file__", str(tmp_path / package / "sandfork" / "_binary.py"))
@@ -55,7 +55,7 @@ def test_the_program_beside_the_package(
 
 @pytest.mark.parametrize("place", ["scripts", "venv"])
 @pytest.mark.parametrize("above", [0, 1, 2])
-def test_a_program_that_others_could_have_put_there(tmp_path: pathlib.Path, place: str, above: int) -> None:
+def test_program_writable_by_others_is_not_used(tmp_path: pathlib.Path, place: str, above: int) -> None:
     found = program(tmp_path / place / "sandfork")
     assert _binary.find() == found
     spoilt = [pathlib.Path(found), *pathlib.Path(found).parents][above]
@@ -89,9 +89,7 @@ def test_a_link_to_a_program_of_others_is_not_followed(tmp_path: pathlib.Path) -
     assert _binary.find()
 
 
-def test_what_the_caller_names_is_the_caller_s(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
-) -> None:
+def test_explicitly_named_program_is_used(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
     found = program(tmp_path / "path" / "sandfork")
     (tmp_path / "path").chmod(0o777)
     assert _binary.find() == found

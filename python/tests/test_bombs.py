@@ -20,13 +20,13 @@ def read(host: str, name: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("name", bombs.BOMBS)
-def test_a_naive_host_falls(name: str) -> None:
+def test_naive_host_is_exhausted(name: str) -> None:
     fallen = read("naive", name)
     assert fallen.returncode != 0, fallen.stdout
 
 
 @pytest.mark.parametrize("name", bombs.BOMBS)
-def test_this_one_refuses(name: str) -> None:
+def test_guarded_host_refuses(name: str) -> None:
     standing = read("ours", name)
     assert standing.returncode == 0, standing.stderr
     assert standing.stdout.startswith("refused: ")

@@ -157,7 +157,7 @@ def test_a_session_is_set_up_in_one_exchange() -> None:
     assert made.info.limits == LIMITS
 
 
-def test_a_cell_is_followed_to_its_end() -> None:
+def test_cell_is_received_until_its_end() -> None:
     seen: list[Any] = []
     script = run(opened(), Callbacks(seen.append, None, seen.append))
     for piece in (b"a\xe2\x82", b"\xac", b"\xff"):
@@ -176,7 +176,7 @@ def test_a_cell_is_followed_to_its_end() -> None:
     assert [seen[0], seen[1], seen[2], seen[3].text] == ["a", "\u20ac", "\ufffd", "shown"]
 
 
-def test_a_call_is_made_and_answered() -> None:
+def test_call_is_executed_and_returns_its_result() -> None:
     asked: list[Any] = []
     given: list[Any] = []
 
@@ -205,14 +205,14 @@ def test_a_call_is_made_and_answered() -> None:
         script.fail(KeyboardInterrupt())
 
 
-def test_ids_are_exact() -> None:
+def test_ids_are_preserved_exactly() -> None:
     for forged in ({"id": 2}, {"id": 0}, {"id": None}, {}):
         script = run(opened())
         with pytest.raises(sandfork.ProtocolError, match="'outcome' when nothing of the kind was due"):
             script.receive({**OUTCOME, **forged})
 
 
-def test_a_guest_s_output_is_no_message() -> None:
+def test_guest_output_is_not_a_message() -> None:
     forged = struct.pack("<II", 2, 0) + b"{}"
     script = run(opened())
     script.receive({"kind": "output", "id": 1, "stream": "stdout"}, forged)
@@ -256,7 +256,7 @@ def test_a_cell_that_only_prints_is_not_waited_for(monkeypatch: pytest.MonkeyPat
     assert (settling.action, settling.result) == (None, False)
 
 
-def test_a_session_that_ends_while_it_is_settled_says_so() -> None:
+def test_session_that_ends_while_settling_is_reported() -> None:
     made = opened()
     run(made)
     settling = Script(made.settle())
@@ -279,7 +279,7 @@ def test_a_lost_connection_is_never_settled() -> None:
         Script(made.run(Cell(b"x")))
 
 
-def test_a_session_that_is_being_set_up_is_not_settled() -> None:
+def test_session_is_not_settled_during_setup() -> None:
     made = session(Tool("f", print))
     script = Script(made.open())
     script.connect()
@@ -289,7 +289,7 @@ def test_a_session_that_is_being_set_up_is_not_settled() -> None:
     assert end.value.value is False
 
 
-def test_a_file_that_nothing_took_loses_the_session() -> None:
+def test_unclaimed_file_loses_the_session() -> None:
     script = Script((made := session()).open())
     script.connect()
     script(Send)
@@ -300,7 +300,7 @@ def test_a_file_that_nothing_took_loses_the_session() -> None:
     assert end.value.value is False
 
 
-def test_the_open_is_repeated_if_the_supervisor_dies_before_it_answers() -> None:
+def test_open_is_retried_if_the_supervisor_dies_before_its_reply() -> None:
     script = Script(session().open())
     script.connect()
     script(Send)
@@ -311,7 +311,7 @@ def test_the_open_is_repeated_if_the_supervisor_dies_before_it_answers() -> None
         script.fail(sandfork.SupervisorDied("again"))
 
 
-def test_a_session_that_ended_between_two_cells_is_replaced_if_asked() -> None:
+def test_session_ended_between_cells_is_replaced_if_configured() -> None:
     made = opened(revive=True)
     script = run(made)
     script.receive({"kind": "error", "error": "session-ended", "message": "idle", "id": 1})
@@ -369,7 +369,7 @@ def test_the_file_of_a_value_is_closed_once_it_is_sent_or_not() -> None:
             os.fstat(descriptor)
 
 
-def test_a_batch_is_fed_as_its_window_allows() -> None:
+def test_batch_sends_no_more_tasks_than_its_window() -> None:
     progress: list[Any] = []
     opening = {"kind": "map", "policy": {}, "set": [], "order": "finished"}
     batch = Batch(opening, Source(iter(["1", "2"])), 2, progress.append)

@@ -67,7 +67,7 @@ def left(made: Session, request: Actions[Any]) -> Script:
     return settling
 
 
-def test_a_snapshot_without_a_caller_is_discarded() -> None:
+def test_snapshot_of_a_cancelled_caller_is_discarded() -> None:
     made = opened()
     settling = left(made, made.snapshot())
     settling.receive({"kind": "snapshot", "id": 1, "snapshot": 7, "bytes": 1})
@@ -76,7 +76,7 @@ def test_a_snapshot_without_a_caller_is_discarded() -> None:
     assert (settling.result, made.under_way) == (True, 0)
 
 
-def test_a_rollback_without_a_caller_is_completed() -> None:
+def test_rollback_of_a_cancelled_caller_is_completed() -> None:
     made = opened()
     made.ended = "its worker is gone"
     settling = left(made, made.rollback(7, 3, {"f": Tool("f", print, doc="", signature="")}))
@@ -96,7 +96,7 @@ def test_an_error_settles_a_copy(request_kind: str) -> None:
     assert (settling.result, made.ended) == (True, None)
 
 
-def test_a_copy_is_waited_for_longer_than_a_cell(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_copy_has_a_longer_grace_period_than_a_cell(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_conversation, "_GRACE", 0.0)
     made = opened()
     settling = left(made, made.pause())

@@ -84,7 +84,7 @@ async def test_displays_and_variables_are_decoded_in_a_thread(
     assert "MainThread" not in threads
 
 
-def test_a_blocking_caller_decodes_by_itself(fake: FakeSupervisor, threads: set[str]) -> None:
+def test_blocking_caller_decodes_in_its_own_thread(fake: FakeSupervisor, threads: set[str]) -> None:
     with Sandbox(tools={"size": len}) as sbx:
         assert sbx.run(f"[size({LONG_HEADER}), size({BUFFER})]").value == [2000, 1]
         assert sbx.get("size") is not None
@@ -92,7 +92,7 @@ def test_a_blocking_caller_decodes_by_itself(fake: FakeSupervisor, threads: set[
     assert "sandfork-tool" not in threads
 
 
-async def test_what_cannot_be_decoded_in_a_thread_is_an_error_of_the_guest(fake: FakeSupervisor) -> None:
+async def test_undecodable_value_is_an_error_of_the_guest(fake: FakeSupervisor) -> None:
     def call(session, cell):
         tree = {"type": "bytes", "buffer": 7}
         header = {"kind": "call", "call": 1, "tool": "f", "args": [tree], "blob": {"lengths": [1]}}
@@ -141,7 +141,7 @@ async def test_a_task_that_is_cancelled_meanwhile_calls_no_tool(
     assert called == []
 
 
-async def test_other_tasks_run_between_messages_that_are_there_already(fake: FakeSupervisor) -> None:
+async def test_other_tasks_run_between_buffered_messages(fake: FakeSupervisor) -> None:
     sent = threading.Event()
 
     def flood(session, cell):

@@ -76,7 +76,7 @@ def test_a_refusal_is_logged_and_counted(fake: FakeSupervisor, records: pytest.L
     assert vars(record)["error"] == "SessionBusy"
 
 
-def test_what_was_not_opened_does_not_end(fake: FakeSupervisor, records: pytest.LogCaptureFixture) -> None:
+def test_unopened_session_logs_no_end(fake: FakeSupervisor, records: pytest.LogCaptureFixture) -> None:
     before = sandfork.stats()
     fake.on("open", lambda session, request: session.error("policy", "there is no such policy"))
     for open_one in (lambda: sandfork.run("1"), Sandbox):
@@ -115,7 +115,7 @@ def test_tasks_are_counted_and_logged(serve: Serve, records: pytest.LogCaptureFi
     assert vars(records.records[3])["task"] == 2
 
 
-def test_what_runs_and_what_has_ended_is_counted(fake: FakeSupervisor) -> None:
+def test_running_and_ended_work_is_counted(fake: FakeSupervisor) -> None:
     before = sandfork.stats()
     runs = threading.Event()
 
@@ -158,7 +158,7 @@ def test_the_info_of_a_sandbox_has_its_usage(fake: FakeSupervisor) -> None:
         assert sbx.info.cells == 4
 
 
-def test_a_handler_that_fails_costs_no_result(fake: FakeSupervisor) -> None:
+def test_failing_log_handler_loses_no_result(fake: FakeSupervisor) -> None:
     def fails(record: logging.LogRecord) -> Any:
         raise RuntimeError("a filter of the host")
 
@@ -174,7 +174,7 @@ def test_a_handler_that_fails_costs_no_result(fake: FakeSupervisor) -> None:
         logger.setLevel(level)
 
 
-def test_a_forked_process_counts_anew(fake: FakeSupervisor) -> None:
+def test_forked_process_resets_its_counts(fake: FakeSupervisor) -> None:
     with Sandbox() as sbx:
         sbx.run("1")
         child = os.fork()
@@ -184,7 +184,7 @@ def test_a_forked_process_counts_anew(fake: FakeSupervisor) -> None:
         assert os.waitpid(child, 0)[1] == 0
 
 
-def test_logging_is_not_imported_for_it_and_writes_nothing_unasked() -> None:
+def test_logging_is_neither_imported_nor_used_by_default() -> None:
     code = """
 import sys
 import sandfork

@@ -43,7 +43,7 @@ def test_the_value_is_the_main_result_where_nothing_richer_was_shown() -> None:
     assert ended().results == []
 
 
-def test_a_value_that_is_not_displayed_is_no_result() -> None:
+def test_undisplayed_value_is_not_a_result() -> None:
     execution = ended(value=42)
     execution._header["quiet"] = True
     assert (execution.value, execution.results, execution.text) == (42, [], None)
@@ -120,7 +120,7 @@ def test_a_dict_can_always_be_written_as_json(tree: object) -> None:
     assert execution.to_text()
 
 
-def test_a_richer_main_result_stands_for_the_value() -> None:
+def test_rich_main_result_replaces_the_value() -> None:
     data = {"text/plain": "a  b", "text/html": "<table></table>", "application/x-own": [1]}
     side = Result({"text/plain": "side"})
     execution = ended(value=1, shown=[side, Result(data, is_main_result=True)])
@@ -142,7 +142,7 @@ def test_images_are_base64_and_bytes(form: object) -> None:
     assert (result.png_bytes, result.jpeg_bytes, result.pdf_bytes) == (PNG, PNG, PNG)
 
 
-def test_forms_that_are_not_what_they_say_are_harmless() -> None:
+def test_mislabeled_forms_are_harmless() -> None:
     result = Result({"image/png": "no base64!", "application/json": "{", "text/html": 3, "image/jpeg": 4})
     assert (result.png, result.png_bytes, result.jpeg) == (None, None, None)
     assert result.json == "{"
@@ -207,7 +207,7 @@ def test_json_and_text_forms() -> None:
         ({"status": "of-tomorrow"}, "OfTomorrow", "the cell ended with of-tomorrow"),
     ],
 )
-def test_every_end_that_is_not_ok_has_an_error(fields: dict, name: str, value: str) -> None:
+def test_every_failed_status_has_an_error(fields: dict, name: str, value: str) -> None:
     execution = ended(**fields)
     assert not execution.ok
     assert execution.error is not None
@@ -229,7 +229,7 @@ def test_a_limit_keeps_the_guests_traceback() -> None:
     assert execution.limit == sandfork.Limit("limits.cpu", "cgroup")
 
 
-def test_what_the_supervisor_saw() -> None:
+def test_supervisor_measurements_are_exposed() -> None:
     denied = {"operation": "access", "target": "/etc/x", "errno": 13, "reported_by": "guest"}
     execution = ended(denied=[denied], denied_omitted=2)
     assert execution.usage.wall_ms == 1.5
@@ -260,7 +260,7 @@ def test_json_has_everything() -> None:
     assert told["usage"]["peak_pids"] == 1
 
 
-def test_what_it_shows_is_harmless_to_a_terminal() -> None:
+def test_its_output_is_harmless_to_a_terminal() -> None:
     shown = Result({"text/plain": "a\x1b[31m\x07\x7f\x85\rb\r\nc\td"})
     assert repr(shown) == "Result(a\\x1b[31m\\x07\\x7f\\x85\\rb\nc\td)"
     assert "\x1b" not in repr(ended(value="\x1b", stdout=["\x1b"]))
@@ -352,7 +352,7 @@ def test_html_of_libraries_is_shown() -> None:
 
 @pytest.mark.parametrize("unit", ["<", "<a", "<!--", "</", '<a "', '<a b="', "<p a='", "a", " ", "<p ", "("])
 @pytest.mark.parametrize("around", ["%s", "<p %s>", '<p style="%s">', "<style>%s</style>", "<p a%s=b>"])
-def test_long_html_takes_no_longer_than_its_length(unit: str, around: str) -> None:
+def test_rebuilding_html_takes_linear_time(unit: str, around: str) -> None:
     def seconds(count: int) -> float:
         text = around % (unit * count)
         began = time.process_time()
@@ -426,7 +426,7 @@ def test_a_value_too_large_for_text_is_still_a_value(wrap, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("number", ["NaN", "-Infinity", "1e999"])
-def test_numbers_that_json_has_not_make_no_other_format(number: str) -> None:
+def test_non_json_numbers_keep_the_format(number: str) -> None:
     execution = ended(shown=[Result({"application/json": number})])
     document = json.loads(execution.to_json(), parse_constant=pytest.fail)
     assert document["results"] == [{"json": number}]
@@ -452,7 +452,7 @@ FORGED = [
 
 
 @pytest.mark.parametrize("form", FORGED, ids=range(len(FORGED)))
-def test_accessors_of_what_a_guest_forged_do_not_raise(form: object) -> None:
+def test_accessors_of_forged_data_do_not_raise(form: object) -> None:
     names = ["text/plain", "text/html", "image/png", "application/json", "image/svg+xml", "x/y", ""]
     names += ["application/vnd.sandfork.data+json", "application/vnd.sandfork.chart+json"]
     result = _result.decoded({"data": dict.fromkeys(names, form), "main": True}, [])
@@ -489,14 +489,14 @@ def test_an_execution_can_be_pickled_and_copied_before_it_is_read(fake: FakeSupe
             assert copied.results[0].is_main_result
 
 
-def test_a_display_keeps_what_is_sound() -> None:
+def test_display_keeps_its_valid_forms() -> None:
     header = {"data": {"text/plain": "t", "image/png": {"type": "bytes", "buffer": 7}}, "main": True}
     result = _result.decoded(header, [])
     assert result.formats() == ["text"]
     assert result.is_main_result
 
 
-def test_a_denial_says_what_allows_it() -> None:
+def test_denial_names_the_setting_that_allows_it() -> None:
     explained = {
         "layer": "mounts",
         "file": "a.py",

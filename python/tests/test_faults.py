@@ -58,7 +58,7 @@ def test_the_end_of_the_stream_is_the_end_of_the_supervisor(fake: FakeSupervisor
 
 
 @pytest.mark.parametrize("length", [1, 7, 8, 20, len(frame(OUTCOME)) - 1])
-def test_a_frame_that_is_cut_off_is_the_same(fake: FakeSupervisor, length: int) -> None:
+def test_truncated_frame_ends_the_stream_too(fake: FakeSupervisor, length: int) -> None:
     assert isinstance(run(fake, sends(frame(OUTCOME)[:length])), sandfork.SupervisorDied)
 
 
@@ -108,7 +108,7 @@ def test_nonsense_is_a_protocol_error(fake: FakeSupervisor, data: bytes, said: s
         ({**OUTCOME, "blob": {"lengths": [5], "passed": True}}, [b"four"], "not 5 sealed bytes"),
     ],
 )
-def test_files_that_were_not_due_are_refused_and_closed(
+def test_unexpected_files_are_rejected_and_closed(
     fake: FakeSupervisor, header: Any, files: list[bytes], said: str
 ) -> None:
     before = opened()
@@ -143,7 +143,7 @@ def test_a_file_of_empty_buffers_is_taken(fake: FakeSupervisor) -> None:
         assert sbx.run("x").value == b""
 
 
-def test_values_and_displays_that_are_malformed_harm_only_the_guest(fake: FakeSupervisor) -> None:
+def test_malformed_values_and_displays_harm_only_the_guest(fake: FakeSupervisor) -> None:
     def handler(session: FakeSession, cell: Received) -> None:
         data = {"text/plain": "shown", "text/html": {"type": "no such type"}}
         session.wire.send({"kind": "display", "id": 1, "data": data, "main": False})
@@ -172,7 +172,7 @@ def test_values_and_displays_that_are_malformed_harm_only_the_guest(fake: FakeSu
         ("of-tomorrow", sandfork.SandforkError),
     ],
 )
-def test_a_session_that_cannot_be_opened_says_why(
+def test_failed_session_opening_gives_the_reason(
     fake: FakeSupervisor, word: str, kind: type[Exception]
 ) -> None:
     fake.on("open", lambda session, request: session.error(word, "the sentence"))
@@ -187,7 +187,7 @@ def test_a_session_that_cannot_be_opened_says_why(
 
 
 @pytest.mark.parametrize("word", ["request", "busy"])
-def test_a_cell_that_was_not_run_says_why(fake: FakeSupervisor, word: str) -> None:
+def test_cell_that_did_not_run_gives_the_reason(fake: FakeSupervisor, word: str) -> None:
     fake.on("no", lambda session, cell: session.error(word, "the sentence", cell.header["id"]))
     with Sandbox() as sbx:
         with pytest.raises(sandfork.SandforkError, match="the sentence"):
@@ -196,7 +196,7 @@ def test_a_cell_that_was_not_run_says_why(fake: FakeSupervisor, word: str) -> No
 
 
 @pytest.mark.parametrize("word", ["request", "system", "session-ended"])
-def test_an_error_that_answers_nothing_ends_the_connection(fake: FakeSupervisor, word: str) -> None:
+def test_unsolicited_error_ends_the_connection(fake: FakeSupervisor, word: str) -> None:
     error = run(fake, lambda session, cell: session.error(word, "the sentence"))
     assert type(error) is sandfork.SupervisorError
     assert str(error) == "the sentence"
@@ -204,7 +204,7 @@ def test_an_error_that_answers_nothing_ends_the_connection(fake: FakeSupervisor,
 
 @pytest.mark.parametrize("number", [None, 77])
 @pytest.mark.parametrize("kind", ["error", "outcome", "file"])
-def test_an_answer_to_nothing_settles_no_request(fake: FakeSupervisor, kind: str, number: Any) -> None:
+def test_unsolicited_reply_settles_no_request(fake: FakeSupervisor, kind: str, number: Any) -> None:
     def handler(session: FakeSession, cell: Received) -> None:
         session.output("one")
         session.wire.send({**OUTCOME, "kind": kind, "id": number})
@@ -221,7 +221,7 @@ def test_an_answer_to_nothing_settles_no_request(fake: FakeSupervisor, kind: str
             sbx.run("1")
 
 
-def test_a_restart_takes_no_answer_but_its_own(fake: FakeSupervisor) -> None:
+def test_restart_accepts_only_its_own_reply(fake: FakeSupervisor) -> None:
     fake.on("restart", lambda session, request: session.opened())
     with Sandbox() as sbx, pytest.raises(sandfork.ProtocolError, match="sent 'opened' when"):
         sbx.restart()
@@ -233,7 +233,7 @@ def test_a_supervisor_of_another_release_is_named(fake: FakeSupervisor) -> None:
         Sandbox()
 
 
-def test_variables_that_the_guest_cannot_take_are_refused(fake: FakeSupervisor) -> None:
+def test_unsettable_variables_are_rejected(fake: FakeSupervisor) -> None:
     error = {"name": "MemoryError", "message": "no room", "traceback": ""}
     fake.on("set", lambda session, request: session.outcome(request, status="exception", error=error))
     with pytest.raises(sandfork.RequestError, match="could not be given the variables: no room"):

@@ -30,7 +30,7 @@ from .support.fake import FakeSupervisor
         ("", b""),
     ],
 )
-def test_what_is_written_is_read(fake: FakeSupervisor, data: object, content: bytes) -> None:
+def test_written_files_are_read_back(fake: FakeSupervisor, data: object, content: bytes) -> None:
     with Sandbox() as sbx:
         before = opened()
         sbx.files.write("file", data)
@@ -38,7 +38,7 @@ def test_what_is_written_is_read(fake: FakeSupervisor, data: object, content: by
         assert_closed_since(before)
 
 
-def test_a_process_without_a_free_descriptor_is_told_so(fake: FakeSupervisor) -> None:
+def test_missing_descriptors_are_named_in_the_error(fake: FakeSupervisor) -> None:
     def read(session, request):
         free = os.dup(file.fileno())
         os.close(free)
@@ -69,7 +69,7 @@ def test_text_and_appending(fake: FakeSupervisor) -> None:
         assert sbx.files.read_text("latin", errors="replace") == "\ufffd"
 
 
-def test_what_is_no_data_makes_no_file(fake: FakeSupervisor) -> None:
+def test_invalid_data_creates_no_file(fake: FakeSupervisor) -> None:
     with Sandbox() as sbx:
         with pytest.raises(sandfork.RequestError, match="of type dict: give bytes, text or an open file"):
             sbx.files.write("file", {"x": 1})  # type: ignore[arg-type]
@@ -154,13 +154,13 @@ def test_a_full_disk_is_the_guests_error(fake: FakeSupervisor) -> None:
         sbx.files.write("file", b"1")
 
 
-def test_an_answer_without_a_file_is_a_protocol_error(fake: FakeSupervisor) -> None:
+def test_reply_without_its_file_is_a_protocol_error(fake: FakeSupervisor) -> None:
     fake.on("file", lambda session, request: session.wire.send({"kind": "file", "id": request.header["id"]}))
     with Sandbox() as sbx, pytest.raises(sandfork.ProtocolError, match="announced a file and passed none"):
         sbx.files.read("file")
 
 
-def test_a_reader_that_fails_is_the_callers(fake: FakeSupervisor) -> None:
+def test_failing_input_file_raises_in_the_caller(fake: FakeSupervisor) -> None:
     class Broken(io.RawIOBase):
         def read(self, size: int = -1) -> bytes:
             raise OSError(5, "broken")
@@ -189,7 +189,7 @@ def test_files_are_copied_to_and_from_the_host(fake: FakeSupervisor, tmp_path: p
     assert sorted(path.name for path in tmp_path.iterdir()) == ["copy", "local"]
 
 
-async def test_the_async_twin(fake: FakeSupervisor, tmp_path: pathlib.Path) -> None:
+async def test_async_files_behave_the_same(fake: FakeSupervisor, tmp_path: pathlib.Path) -> None:
     (tmp_path / "local").write_bytes(b"local")
     async with AsyncSandbox() as sbx:
         files = sbx.files

@@ -228,7 +228,7 @@ def test_bins_sparse_columns_and_arrow_s_come_back(made: Any) -> None:
 
 @pytest.mark.parametrize("storage", ["python", "pyarrow"])
 @pytest.mark.parametrize("missing", [pandas.NA, float("nan")], ids=["NA", "nan"])
-def test_texts_of_pandas_keep_their_type_and_what_is_missing(storage: str, missing: Any) -> None:
+def test_pandas_texts_keep_type_and_missing_values(storage: str, missing: Any) -> None:
     dtype = pandas.StringDtype(storage, na_value=missing)
     series = pandas.Series(["a", None, "é"], pandas.Index(["x", None, "y"], dtype=dtype), dtype=dtype)
     pandas.testing.assert_series_equal(crossed(series), series)
@@ -238,7 +238,7 @@ def test_texts_of_pandas_keep_their_type_and_what_is_missing(storage: str, missi
     pandas.testing.assert_index_equal(crossed(twice), twice)
 
 
-def test_objects_stay_objects_where_texts_have_a_type() -> None:
+def test_objects_stay_objects_despite_typed_texts() -> None:
     frame = pandas.DataFrame({"a": pandas.Series(["x", None], dtype=object)})
     with warnings.catch_warnings():
         # It is deprecated in pandas 3, which always does so.
@@ -288,7 +288,7 @@ def test_arrays_of_datetimes_come_back() -> None:
 _PAIRS = pyarrow.map_(pyarrow.string(), pyarrow.int64())
 
 
-def test_a_column_that_cannot_cross_says_which() -> None:
+def test_unsupported_column_is_named() -> None:
     pairs = pyarrow.array([[("a", 1)]], _PAIRS)
     found = crossed(pyarrow.table({"pairs": pairs}))
     assert isinstance(found, sandfork.Opaque)
@@ -312,7 +312,7 @@ def test_a_column_that_cannot_cross_says_which() -> None:
         ),
     ],
 )
-def test_a_column_of_pandas_that_cannot_cross_says_which(value: Any, said: str) -> None:
+def test_unsupported_pandas_column_is_named(value: Any, said: str) -> None:
     found = crossed(value())
     assert isinstance(found, sandfork.Opaque)
     assert f"<not passed as a value: {said}, which does not cross: convert it first" in found.repr
@@ -336,7 +336,7 @@ def test_a_column_of_pandas_that_cannot_cross_says_which(value: Any, said: str) 
         (lambda numpy: numpy.array([object()]), "an array of objects that do"),
     ],
 )
-def test_an_array_that_cannot_cross_says_why(make: Any, said: str) -> None:
+def test_untransferable_array_gives_the_reason(make: Any, said: str) -> None:
     found = crossed(make(pytest.importorskip("numpy")))
     assert isinstance(found, sandfork.Opaque)
     assert "\n<not passed as a value: " in found.repr
@@ -483,7 +483,7 @@ def test_single_values_of_pandas_are_shown_without_it() -> None:
         ("Interval", {"type": "dict", "items": []}),
     ],
 )
-def test_what_hostile_single_values_of_pandas_may_not_be(kind: str, parts: Any) -> None:
+def test_hostile_pandas_scalars_are_rejected(kind: str, parts: Any) -> None:
     with pytest.raises(ValueError, match="parts|end|left side"):
         _values.decode({"type": "opaque", "name": f"pandas.{kind}", "repr": "", "parts": parts})
 
@@ -525,7 +525,7 @@ def test_categories_come_back_in_pandas_before_2(monkeypatch: pytest.MonkeyPatch
         pandas.testing.assert_series_equal(crossed(series), series)
 
 
-def test_what_hostile_columns_of_pandas_may_not_be() -> None:
+def test_hostile_pandas_columns_are_rejected() -> None:
     numpy = pytest.importorskip("numpy")
     up, down = numpy.array([0.0, 1.0]), numpy.array([1.0, 0.0])
     name = "interval[float64, right]"
@@ -588,7 +588,7 @@ def test_small_numbers_that_pandas_makes_large_take_work_to_read() -> None:
 
 
 @pytest.mark.usefixtures("alone")
-def test_a_table_does_not_believe_in_rows_that_did_not_come() -> None:
+def test_table_rejects_a_forged_row_count() -> None:
     many = {"type": "range-index", "start": 0, "stop": 2**62, "step": 1, "name": None}
     none = {**many, "stop": 0}
     for start in (0, 1):
@@ -658,7 +658,7 @@ def texts(data: bytes, *each: int) -> tuple[Any, list[bytes]]:
 
 
 @pytest.mark.usefixtures("numpy_or_not")
-def test_what_a_hostile_column_may_not_be() -> None:
+def test_hostile_columns_are_rejected() -> None:
     # polars raises a `BaseException` when it shows a date, a time or a moment that no calendar has.
     year = "a moment outside of the years 1 to 9999"
     assert year in refused(*column("date", "<i4", b"\xff\xff\xff\x7f"))
@@ -693,7 +693,7 @@ def nested(schema: Any, *each: Any) -> tuple[Any, list[bytes]]:
     return {"type": "series", "of": "polars", "name": "x", "index": index, "data": data}, []
 
 
-def test_what_a_hostile_nested_column_may_not_be() -> None:
+def test_hostile_nested_columns_are_rejected() -> None:
     deep: Any = "int64"
     for _ in range(20):
         deep = ["list", deep]

@@ -61,7 +61,7 @@ def green(fake: FakeSupervisor, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("kind", [socket.SOCK_SEQPACKET, socket.SOCK_STREAM])
-def test_the_supervisors_end_waits_though_the_socket_does_not(
+def test_supervisor_end_blocks_despite_nonblocking_sockets(
     kind: socket.SocketKind, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pair = socket.socketpair
@@ -103,7 +103,7 @@ def test_sessions_wait_only_in_functions_of_select(
 
 
 @pytest.mark.parametrize("has_poll", [True, False])
-def test_long_input_waits_in_no_write(
+def test_long_input_never_blocks_in_write(
     has_poll: bool, fake: FakeSupervisor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not has_poll:

@@ -58,7 +58,7 @@ class Late:
             time.sleep(0.001)
 
 
-def test_what_comes_too_late_to_be_awaited_is_closed(fake: FakeSupervisor) -> None:
+def test_late_coroutine_is_closed(fake: FakeSupervisor) -> None:
     late = Late()
     with Sandbox(tools=[late.tool]) as sbx:
         error = sbx.run("late()").error
@@ -67,7 +67,7 @@ def test_what_comes_too_late_to_be_awaited_is_closed(fake: FakeSupervisor) -> No
         late.assert_closed()
 
 
-async def test_what_comes_too_late_to_be_awaited_is_closed_in_a_loop_too(fake: FakeSupervisor) -> None:
+async def test_late_coroutine_is_closed_in_a_loop_too(fake: FakeSupervisor) -> None:
     late = Late()
     async with AsyncSandbox(tools=[late.tool]) as sbx:
         error = (await sbx.run("late()")).error

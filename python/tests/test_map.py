@@ -59,7 +59,7 @@ def test_a_task_is_sent_as_a_line(serve: Serve, tmp_path: pathlib.Path) -> None:
     assert (header["filename"], line["code"]) == (str(script), "# coding: latin-1\n'é'")
 
 
-def test_a_batch_is_opened_with_its_terms(serve: Serve) -> None:
+def test_batch_is_opened_with_its_settings(serve: Serve) -> None:
     fake = serve(all_ok)
     policy = sandfork.Policy(limits={"pids": 4})
     assert list(sandfork.map([], policy=policy, timeout=1.5, jobs=3, ordered=True)) == []
@@ -89,7 +89,7 @@ def test_arguments_are_checked_at_once(arguments: Any) -> None:
 
 
 @pytest.mark.parametrize("tasks", ["print(1)", b"1", {"code": "1"}, Task("1"), 3, None])
-def test_one_task_is_no_iterable_of_them(tasks: Any) -> None:
+def test_single_task_is_not_an_iterable(tasks: Any) -> None:
     with pytest.raises(sandfork.RequestError, match=r"tasks is of type .*: give an iterable"):
         sandfork.map(tasks)
     with pytest.raises(sandfork.RequestError, match=r"tasks is of type .*: give an iterable"):
@@ -121,7 +121,7 @@ CYCLE["wall"] = CYCLE
         (Task(file="/nothing/here.py"), "task 2: its file cannot be read: .*No such file"),
     ],
 )
-def test_a_wrong_task_is_raised_behind_the_results_before_it(serve: Serve, task: Any, said: str) -> None:
+def test_invalid_task_is_raised_after_earlier_results(serve: Serve, task: Any, said: str) -> None:
     serve(all_ok)
     results = sandfork.map(["1", "2", task, "3"])
     assert [next(results).value, next(results).value] == [0, 1]
@@ -136,7 +136,7 @@ def test_a_task_that_is_too_large_is_refused(serve: Serve) -> None:
         list(sandfork.map([Task("x", files={"f": "x" * (16 << 20)})]))
 
 
-def test_an_exception_of_the_iterable_is_raised_behind_the_results_before_it(serve: Serve) -> None:
+def test_exception_of_the_iterable_is_raised_after_earlier_results(serve: Serve) -> None:
     def tasks() -> Iterator[str]:
         yield "1"
         raise LookupError("no more")
@@ -161,7 +161,7 @@ def test_an_exception_of_the_iterable_is_raised_behind_the_results_before_it(ser
     asyncio.run(main())
 
 
-def test_what_the_supervisor_refuses_is_raised_behind_the_results_before_it(serve: Serve) -> None:
+def test_supervisor_error_is_raised_after_earlier_results(serve: Serve) -> None:
     def script(batch: FakeBatch) -> None:
         batch.begin()
         for _ in range(3):
@@ -177,7 +177,7 @@ def test_what_the_supervisor_refuses_is_raised_behind_the_results_before_it(serv
         next(results)
 
 
-def test_no_more_is_taken_than_may_be_under_way(serve: Serve) -> None:
+def test_no_more_tasks_are_taken_than_the_window(serve: Serve) -> None:
     serve(all_ok)
     taken: list[int] = []
     for result in sandfork.map(taken.append(n) or str(n) for n in range(50)):
@@ -186,7 +186,7 @@ def test_no_more_is_taken_than_may_be_under_way(serve: Serve) -> None:
     assert len(taken) == 50
 
 
-def test_a_task_without_a_sandbox_is_a_result_of_its_own(serve: Serve) -> None:
+def test_task_without_a_sandbox_has_a_result(serve: Serve) -> None:
     def script(batch: FakeBatch) -> None:
         batch.begin()
         for task in iter(batch.task, None):
@@ -213,7 +213,7 @@ def test_a_task_without_a_sandbox_is_a_result_of_its_own(serve: Serve) -> None:
     assert told[2].remaining == 0.0
 
 
-def test_a_task_that_no_sandbox_can_carry_out_is_refused(serve: Serve) -> None:
+def test_task_that_no_sandbox_can_execute_is_refused(serve: Serve) -> None:
     def script(batch: FakeBatch) -> None:
         batch.begin()
         batch.task()
@@ -229,7 +229,7 @@ def test_a_task_that_no_sandbox_can_carry_out_is_refused(serve: Serve) -> None:
     assert [(p.done, p.failed, p.lost) for p in told] == [(1, 1, 0)]
 
 
-def test_a_host_that_gives_none_any_more_is_raised(serve: Serve) -> None:
+def test_exhausted_host_raises_an_error(serve: Serve) -> None:
     def script(batch: FakeBatch) -> None:
         batch.begin()
         batch.task()
@@ -245,7 +245,7 @@ def test_a_host_that_gives_none_any_more_is_raised(serve: Serve) -> None:
 
 
 @pytest.mark.parametrize("word", ["policy", "host", "interpreter", "not-enforced"])
-def test_what_cannot_be_begun_is_raised_at_the_first_result(serve: Serve, word: str) -> None:
+def test_failed_start_raises_at_the_first_result(serve: Serve, word: str) -> None:
     serve(lambda batch: batch.error(word, "why"))
     results = sandfork.map(["1"])
     with pytest.raises(sandfork.SandboxUnavailable, match="why"):
@@ -275,7 +275,7 @@ def test_tasks_whose_supervisor_died_are_sent_again(serve: Serve) -> None:
     assert sorted(heard) == [0, 2, 3, 4, 5]
 
 
-def test_a_supervisor_with_less_room_gets_no_more_than_it_takes(serve: Serve) -> None:
+def test_supervisor_with_a_smaller_window_gets_fewer_tasks(serve: Serve) -> None:
     def dies(batch: FakeBatch) -> None:
         batch.begin(window=4)
         for _ in range(4):
@@ -302,7 +302,7 @@ def test_a_supervisor_with_less_room_gets_no_more_than_it_takes(serve: Serve) ->
     assert early == [False] * 4
 
 
-def test_supervisors_that_die_again_and_again_are_given_up(serve: Serve) -> None:
+def test_repeated_supervisor_deaths_end_the_batch(serve: Serve) -> None:
     def dies(batch: FakeBatch) -> None:
         batch.begin()
         batch.task()
@@ -353,7 +353,7 @@ def hears_its_end(batch: FakeBatch, ended: threading.Event) -> None:
 
 
 @pytest.mark.parametrize("end", ["close", "with", "forget", "callback"])
-def test_a_batch_that_is_left_is_ended(serve: Serve, end: str) -> None:
+def test_abandoned_batch_is_ended(serve: Serve, end: str) -> None:
     ended = threading.Event()
     serve(lambda batch: hears_its_end(batch, ended))
 

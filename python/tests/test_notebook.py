@@ -52,7 +52,7 @@ def test_a_chart_without_the_opt_in_is_a_sentence(media_type: str, name: str) ->
 
 
 @pytest.mark.usefixtures("scripts")
-def test_a_chart_is_drawn_by_the_caller_s_scripts_in_a_frame_without_network() -> None:
+def test_chart_is_drawn_by_the_callers_scripts_without_network() -> None:
     outer, inner = frames(Result({PLOTLY: ATTACK})._repr_html_())
     assert "<script" not in outer.partition("<iframe")[0]
     for document in (outer, inner):
@@ -69,7 +69,7 @@ def test_a_chart_is_drawn_by_the_caller_s_scripts_in_a_frame_without_network() -
     assert re.findall("nonce-([^']*)'", other) != re.findall("nonce-([^']*)'", outer)
 
 
-def test_a_chart_whose_package_is_missing_says_which(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_chart_names_its_missing_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_charts, "_scripts", lambda name: None)
     monkeypatch.setattr(sandfork.display, "scripts", True)
     shown = Result({"application/vnd.vegalite.v5+json": "{}"})._repr_html_()
@@ -118,7 +118,7 @@ def test_a_result_prints_a_bounded_text() -> None:
     assert "characters left out" in long
 
 
-def test_sources_are_shown_of_objects_whose_text_only_names_them() -> None:
+def test_source_is_shown_if_the_text_only_names_the_object() -> None:
     named = {"text/plain": "<IPython.core.display.Markdown object>", "text/markdown": "# <Findings>"}
     for forms, text in (
         (named, "# <Findings>"),

@@ -35,7 +35,7 @@ def test_the_tree_in_the_documentation_is_the_tree_of_the_classes() -> None:
     assert classes.keys() <= set(sandfork.__all__)
 
 
-def test_every_public_name_is_documented_and_says_where_it_is() -> None:
+def test_every_public_name_is_documented_with_its_module() -> None:
     assert sorted(sandfork.__all__) == sandfork.__all__
     for name in sandfork.__all__:
         public = getattr(sandfork, name)
@@ -47,7 +47,7 @@ def test_every_public_name_is_documented_and_says_where_it_is() -> None:
                 assert not is_method or value.__doc__, f"{name}.{attribute}"
 
 
-def test_both_faces_have_the_same_arguments() -> None:
+def test_both_interfaces_have_the_same_arguments() -> None:
     pairs = [
         (sandfork.Sandbox, sandfork.AsyncSandbox),
         (sandfork.Files, sandfork.AsyncFiles),
@@ -90,7 +90,7 @@ def test_the_values_are_the_guest_s() -> None:
         assert path.resolve() == theirs[name].resolve()
 
 
-def test_asyncio_is_imported_by_those_who_use_it() -> None:
+def test_asyncio_is_imported_on_demand() -> None:
     code = (
         f"import sys; sys.path.insert(0, {str(PACKAGE.parent)!r}); import sandfork\n"
         "assert 'asyncio' not in sys.modules and 'AsyncSandbox' in dir(sandfork)\n"
@@ -101,7 +101,7 @@ def test_asyncio_is_imported_by_those_who_use_it() -> None:
     subprocess.run([sys.executable, "-I", "-W", "error", "-c", code], check=True)
 
 
-def test_it_is_typed_and_needs_nothing() -> None:
+def test_package_is_typed_without_dependencies() -> None:
     assert (PACKAGE / "py.typed").exists()
     code = (
         f"import sys; sys.path.insert(0, {str(PACKAGE.parent)!r}); import sandfork\n"

@@ -152,7 +152,7 @@ def test_a_policy_is_made_of_its_tables() -> None:
         ({"description": b"x"}, "give a text"),
     ],
 )
-def test_what_no_policy_has_is_refused(arguments: dict, said: str) -> None:
+def test_unknown_policy_keys_are_rejected(arguments: dict, said: str) -> None:
     with pytest.raises(PolicyError) as caught:
         Policy(**arguments)
     assert said in str(caught.value)
@@ -211,7 +211,7 @@ _KINDS = {
 }
 
 
-def test_policies_are_sent_as_they_were_given(
+def test_policies_are_sent_unchanged(
     fake: FakeSupervisor, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -241,7 +241,7 @@ def test_policies_are_sent_as_they_were_given(
         ({"limits": "2s"}, "limits is of type str: give a dict of its keys"),
     ],
 )
-def test_a_wrong_dict_is_refused_as_a_wrong_policy_is(tables: dict, said: str) -> None:
+def test_invalid_dict_is_rejected_like_an_invalid_policy(tables: dict, said: str) -> None:
     for start in (Sandbox, lambda policy: sandfork.run("1", policy=policy)):
         with pytest.raises(PolicyError) as caught:
             start(tables)
@@ -262,7 +262,7 @@ def test_a_program_that_embeds_python_offers_the_interpreter_of_its_prefix(
     assert own_interpreter() == (None if names_another else str(interpreter))
 
 
-def test_an_unsuitable_python_leaves_the_choice_to_the_policy(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unsuitable_python_uses_the_policys_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
     assert own_interpreter() == sys.executable
     monkeypatch.setattr(sys, "abiflags", "t")
     assert own_interpreter() is None

@@ -29,7 +29,7 @@ def ends(session: FakeSession, request: Received) -> None:
     session.wire.send({"kind": "ended", "end": "exited", "code": 0})
 
 
-def test_input_goes_on_where_a_wait_was_given_up(
+def test_input_continues_after_an_interrupted_wait(
     fake: FakeSupervisor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(_programs, "CHUNK", 4)
@@ -55,7 +55,7 @@ def test_input_goes_on_where_a_wait_was_given_up(
     assert taken == [b"0123", b"4567", b"89"]
 
 
-async def test_input_goes_on_after_a_wait_that_was_cancelled(
+async def test_input_continues_after_a_cancelled_wait(
     fake: FakeSupervisor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(_programs, "CHUNK", 4)
@@ -89,7 +89,7 @@ async def test_input_goes_on_after_a_wait_that_was_cancelled(
 @pytest.mark.parametrize(
     ("code", "kind"), [("request", None), ("system", sandfork.SystemFailure), ("busy", sandfork.SessionBusy)]
 )
-def test_only_a_program_that_reads_no_more_ends_its_input(fake: FakeSupervisor, code: str, kind: Any) -> None:
+def test_only_a_closed_pipe_ends_the_input(fake: FakeSupervisor, code: str, kind: Any) -> None:
     def refuse(session: FakeSession, request: Received) -> None:
         session.error(code, "the sentence", request.header["id"])
         ends(session, request)
@@ -103,7 +103,7 @@ def test_only_a_program_that_reads_no_more_ends_its_input(fake: FakeSupervisor, 
         assert command.wait().ok
 
 
-def test_what_is_done_to_a_program_that_ends_is_refused(fake: FakeSupervisor) -> None:
+def test_request_for_an_ended_program_is_rejected(fake: FakeSupervisor) -> None:
     for kind in ("input", "signal", "size"):
         fake.on(kind, ends)
     with Sandbox() as sbx:

@@ -19,7 +19,7 @@ from .support.fake import FakeSupervisor, ends_when_interrupted
 from .support.races import interrupt_behind_cells
 
 
-def test_variables_stay_from_cell_to_cell(fake: FakeSupervisor) -> None:
+def test_variables_persist_from_cell_to_cell(fake: FakeSupervisor) -> None:
     with Sandbox() as sbx:
         assert sbx.run("x = 20").value is None
         execution = sbx.run("x + 1")
@@ -43,7 +43,7 @@ def test_a_sandbox_is_not_pickled(fake: FakeSupervisor) -> None:
                     act(of_it)
 
 
-def test_a_session_is_opened_with_what_it_was_made_of(fake: FakeSupervisor) -> None:
+def test_session_is_opened_with_its_arguments(fake: FakeSupervisor) -> None:
     with Sandbox("tenant.toml", count_tool_time=True, timeout=2, variables={"a": 1}) as sbx:
         sbx.run("a")
         opened, variables, cell = fake.session.heard
@@ -76,7 +76,7 @@ def test_a_file_of_the_host_is_run_under_its_name(fake: FakeSupervisor, tmp_path
     assert (cell["filename"], cell["argv"]) == (str(program), ["--fast"])
 
 
-def test_output_is_kept_and_told_as_it_comes(fake: FakeSupervisor) -> None:
+def test_output_is_kept_and_reported_as_it_arrives(fake: FakeSupervisor) -> None:
     def speak(session, cell):
         session.output("one\n")
         session.output(b"\xe2\x82")
@@ -94,7 +94,7 @@ def test_output_is_kept_and_told_as_it_comes(fake: FakeSupervisor) -> None:
     assert err == execution.logs.stderr == ["bad"]
 
 
-def test_a_character_that_is_cut_off_is_told_at_the_end(fake: FakeSupervisor) -> None:
+def test_incomplete_character_is_replaced_at_the_end(fake: FakeSupervisor) -> None:
     def speak(session, cell):
         session.output(b"a\xe2\x82")
         session.outcome(cell)
@@ -123,7 +123,7 @@ def test_an_exception_of_a_callback_is_raised_and_the_session_lives(fake: FakeSu
         assert sbx.run("1").value == 1
 
 
-def test_a_caller_that_has_left_decides_on_no_connection(fake: FakeSupervisor) -> None:
+def test_cancelled_caller_makes_no_connection_decision(fake: FakeSupervisor) -> None:
     def ask(session, cell):
         session.output("one")
         assert session.interrupted.wait(60)
@@ -145,7 +145,7 @@ def test_a_caller_that_has_left_decides_on_no_connection(fake: FakeSupervisor) -
     assert (decided["question"], decided["allowed"], asked) == (4, None, [])
 
 
-def test_a_fork_begins_anew_without_its_snapshot(fake: FakeSupervisor) -> None:
+def test_fork_restarts_fresh_without_its_snapshot(fake: FakeSupervisor) -> None:
     fake.on(
         "snapshot",
         lambda session, request: session.wire.send(
@@ -165,7 +165,7 @@ def test_a_fork_begins_anew_without_its_snapshot(fake: FakeSupervisor) -> None:
             assert one.get("v") == 1
 
 
-def test_a_current_directory_that_is_gone_is_named_where_it_is_needed(
+def test_removed_current_directory_is_named_if_needed(
     fake: FakeSupervisor, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gone = tmp_path / "gone"
@@ -222,7 +222,7 @@ def test_a_cell_is_interrupted_from_another_thread(fake: FakeSupervisor) -> None
         assert sbx.run("1").value == 1
 
 
-def test_an_interrupt_right_behind_the_cell_is_not_lost(
+def test_interrupt_right_after_the_cell_is_not_lost(
     fake: FakeSupervisor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake.on("loop", ends_when_interrupted)
@@ -231,7 +231,7 @@ def test_an_interrupt_right_behind_the_cell_is_not_lost(
         assert sbx.run("loop").status == "interrupted"
 
 
-def test_closing_ends_a_call_that_is_under_way(fake: FakeSupervisor) -> None:
+def test_closing_ends_an_active_call(fake: FakeSupervisor) -> None:
     sbx = Sandbox()
     closing = threading.Thread(target=sbx.close)
     fake.on("loop", lambda session, cell: closing.start())
@@ -275,7 +275,7 @@ def test_the_last_reference_ends_its_session(fake: FakeSupervisor) -> None:
         gc.enable()
 
 
-def test_a_session_that_ended_says_what_is_lost(fake: FakeSupervisor) -> None:
+def test_ended_session_lists_what_is_lost(fake: FakeSupervisor) -> None:
     def die(session, cell):
         limit = {"name": "limits.memory", "by": "cgroup"}
         session.outcome(cell, status="memory-limit", exit_code=137, limit=limit, session="ended")
@@ -299,7 +299,7 @@ def test_a_session_that_ended_says_what_is_lost(fake: FakeSupervisor) -> None:
             sbx.get("x")
 
 
-def test_a_session_starts_again_if_asked(fake: FakeSupervisor) -> None:
+def test_session_restarts_if_configured(fake: FakeSupervisor) -> None:
     fake.on(
         "die", lambda session, cell: session.outcome(cell, status="signal", exit_code=139, session="ended")
     )
@@ -312,7 +312,7 @@ def test_a_session_starts_again_if_asked(fake: FakeSupervisor) -> None:
         assert not sbx.run("1").restarted
 
 
-def test_a_session_that_ended_between_two_cells_starts_again_if_asked(fake: FakeSupervisor) -> None:
+def test_session_ended_between_cells_restarts_if_configured(fake: FakeSupervisor) -> None:
     with Sandbox(on_death="restart") as sbx:
         sbx.run("x = 1")
         fake.session.alive = False

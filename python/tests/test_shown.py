@@ -96,7 +96,7 @@ SMALL: dict[str, Callable[[], Any]] = {
 
 
 @pytest.mark.parametrize("make", LARGE.values(), ids=LARGE)
-def test_a_value_with_much_of_a_library_has_a_summary(make: Callable[[], Any]) -> None:
+def test_large_library_value_has_a_summary(make: Callable[[], Any]) -> None:
     execution = received(make())
     kind = type(execution.value).__name__
     assert execution.text == f"<{kind}, too large to show>"
@@ -151,7 +151,7 @@ def test_frames_of_other_libraries() -> None:
         assert received([polars.DataFrame({"a": texts})]).text == "<list, too large to show>"
 
 
-def test_the_names_of_fields_are_shown_with_a_type() -> None:
+def test_field_names_are_shown_with_types() -> None:
     pyarrow: Any = pytest.importorskip("pyarrow")
     few, many = (
         pyarrow.array([], pyarrow.struct([("f" * size, pyarrow.int64())])) for size in (100, 100_000)
@@ -165,7 +165,7 @@ def test_the_names_of_fields_are_shown_with_a_type() -> None:
         assert received([wrapped(many)]).text == "<list, too large to show>"
 
 
-def test_a_table_without_its_library_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_table_without_its_library_counts_towards_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_values.frames, "library", lambda name: None)
     assert received([frame(a=["text"] * 100)]).text.startswith("[   a")
     assert received([frame(a=[b"\1" * 50_000] * 3)]).text == "<list, too large to show>"

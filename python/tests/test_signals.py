@@ -94,13 +94,13 @@ def fates(
     }
 
 
-def test_an_exception_anywhere_in_a_cell_lets_no_guest_speak_as_the_supervisor(
+def test_exception_in_a_cell_never_lets_guests_forge_replies(
     flooding: FakeSupervisor,
 ) -> None:
     assert fates(AlarmClock(EXACT, SHARED), Sandbox) == {True, False}
 
 
-def test_an_exception_anywhere_in_a_cell_of_a_loop_lets_none_either(flooding: FakeSupervisor) -> None:
+def test_exception_in_an_async_cell_never_lets_guests_forge_replies(flooding: FakeSupervisor) -> None:
     loop = asyncio.new_event_loop()
 
     def perform(done: Any) -> Any:
@@ -224,7 +224,7 @@ def test_a_session_closed_by_a_handler_of_its_own_call(flooding: FakeSupervisor)
     assert_ends(everywhere)
 
 
-def test_an_exception_that_is_an_os_error_too_is_the_caller_s(fake: FakeSupervisor) -> None:
+def test_os_error_of_the_caller_is_not_converted(fake: FakeSupervisor) -> None:
     class Alarmed:
         """A socket in whose call a signal arrives."""
 

@@ -53,7 +53,7 @@ def received(stdin: Any) -> bytes:
 
 
 @pytest.mark.parametrize("length", LENGTHS)
-def test_a_file_arrives_from_its_position_which_stays(length: int, tmp_path: Path) -> None:
+def test_file_is_read_from_its_unchanged_position(length: int, tmp_path: Path) -> None:
     path = tmp_path / "input"
     path.write_bytes(b"before" + content(length))
     with path.open("r+b") as file:
@@ -71,7 +71,7 @@ def test_bytes_arrive(length: int) -> None:
 
 
 @pytest.mark.parametrize("kind", ["pipe", "socket", "terminal"])
-def test_what_can_be_read_arrives(kind: str) -> None:
+def test_input_up_to_an_error_arrives(kind: str) -> None:
     if kind == "pipe":
         read, write = os.pipe()
     elif kind == "terminal":
@@ -97,7 +97,7 @@ def test_what_can_be_read_arrives(kind: str) -> None:
             os.close(write)
 
 
-def test_an_open_source_of_which_nothing_comes_leaves_no_thread() -> None:
+def test_silent_input_source_leaves_no_thread() -> None:
     read, write = os.pipe()
     with open(read, "rb") as file:
         os.close(piped(file))
@@ -108,7 +108,7 @@ def test_an_open_source_of_which_nothing_comes_leaves_no_thread() -> None:
     os.close(write)
 
 
-def test_a_reader_that_ends_early_is_no_error(tmp_path: Path) -> None:
+def test_reader_that_ends_early_is_not_an_error(tmp_path: Path) -> None:
     path = tmp_path / "input"
     path.write_bytes(content(1 << 20))
     old = signal.signal(signal.SIGPIPE, signal.SIG_DFL)

@@ -43,7 +43,7 @@ def test_a_tool_is_called_with_values_both_ways(fake: FakeSupervisor) -> None:
     assert value == {"joined": "a/b", "bytes": b"\0" * 100_000, "set": {1, 2}}
 
 
-def test_the_guest_is_told_of_name_signature_and_documentation(fake: FakeSupervisor) -> None:
+def test_guest_receives_name_signature_and_doc(fake: FakeSupervisor) -> None:
     def search(query: str, *, key: str = "sk-secret", limit: int = 3) -> list[str]:
         """Searches.
 
@@ -61,7 +61,7 @@ def test_the_guest_is_told_of_name_signature_and_documentation(fake: FakeSupervi
     }
 
 
-def test_a_tool_may_say_what_is_told_of_it(fake: FakeSupervisor) -> None:
+def test_tool_can_set_its_doc_and_signature(fake: FakeSupervisor) -> None:
     tool = Tool("final_answer", lambda answer: answer, ends_cell=True, doc="Ends.", signature="(answer)")
     with Sandbox(tools=[tool]):
         declaration = told(fake)
@@ -82,7 +82,7 @@ def test_a_function_without_a_signature_is_a_tool(fake: FakeSupervisor) -> None:
         assert sbx.run("odd()").value == 5
 
 
-def test_an_exception_crosses_as_its_type_and_message(fake: FakeSupervisor) -> None:
+def test_exception_is_sent_as_type_and_message(fake: FakeSupervisor) -> None:
     def fail() -> None:
         secret = "local"  # noqa: F841
         try:
@@ -95,7 +95,7 @@ def test_an_exception_crosses_as_its_type_and_message(fake: FakeSupervisor) -> N
         assert sbx.run("1").value == 1
 
 
-def test_an_exception_crosses_with_the_builtin_type_that_it_is_derived_from() -> None:
+def test_exception_is_sent_with_its_builtin_base_class() -> None:
     class NoPage(ConnectionError):
         pass
 
@@ -119,7 +119,7 @@ def test_paths_of_the_host_do_not_cross(fake: FakeSupervisor) -> None:
     assert message == "see <path>, <path>, <path>: not /a of https://host/etc/x or a/b"
 
 
-def test_odd_exceptions_cross(fake: FakeSupervisor) -> None:
+def test_unusual_exceptions_are_transferred(fake: FakeSupervisor) -> None:
     class Odd(Exception):
         def __str__(self) -> str:
             raise LookupError
@@ -143,7 +143,7 @@ def test_odd_exceptions_cross(fake: FakeSupervisor) -> None:
         assert message.endswith("\\ud800")
 
 
-def test_what_cannot_cross_is_opaque(fake: FakeSupervisor) -> None:
+def test_untransferable_value_is_opaque(fake: FakeSupervisor) -> None:
     class Client:
         def __repr__(self) -> str:
             return "<client>"
@@ -165,7 +165,7 @@ def test_a_tool_that_is_missing_is_a_name_error(fake: FakeSupervisor) -> None:
         assert sbx.run("forge").value == "NameError"
 
 
-def test_arguments_that_make_no_sense_are_the_guests_fault(fake: FakeSupervisor) -> None:
+def test_malformed_arguments_are_an_error_of_the_guest(fake: FakeSupervisor) -> None:
     def forge(session, cell):
         session.wire.send({"kind": "call", "id": 1, "call": 9, "tool": "own", "args": [{"type": "x"}]})
         session.outcome(cell, value=session.returns.get(timeout=60).header["error"]["name"])
@@ -260,7 +260,7 @@ def test_async_tools_run_in_a_loop_of_the_sandbox(fake: FakeSupervisor) -> None:
     assert loops[0] is loops[1] is loops[2]
 
 
-def test_a_budget_is_for_the_life_of_the_sandbox(fake: FakeSupervisor) -> None:
+def test_budget_applies_for_the_lifetime_of_the_sandbox(fake: FakeSupervisor) -> None:
     fake.on("die", lambda session, cell: session.outcome(cell, status="signal", session="ended"))
     with Sandbox(tools={"f": lambda: 1}, tool_budget=2, on_death="restart") as sbx:
         assert sbx.run("f()").value == 1
@@ -284,7 +284,7 @@ def test_a_budget_is_for_the_life_of_the_sandbox(fake: FakeSupervisor) -> None:
         ({"tool_timeout": 2, "count_tool_time": True}, {"at_most": 0.0}),
     ],
 )
-def test_the_time_of_tools_is_told(fake: FakeSupervisor, options, told: dict[str, float]) -> None:
+def test_tool_time_is_sent(fake: FakeSupervisor, options, told: dict[str, float]) -> None:
     with Sandbox(**options) as sbx:
         sbx.run("1")
         assert fake.session.heard[0]["tool_time"] == told
@@ -314,7 +314,7 @@ def test_a_tool_that_uses_its_own_session_is_refused(fake: FakeSupervisor) -> No
         assert sbx.run("2").value == 2
 
 
-def test_calls_of_several_threads_are_answered_in_turn(fake: FakeSupervisor) -> None:
+def test_calls_of_several_threads_are_served_one_by_one(fake: FakeSupervisor) -> None:
     def several(session, cell):
         for number in range(5):
             session.wire.send({"kind": "call", "id": 1, "call": number, "tool": "double", "args": [number]})
@@ -326,7 +326,7 @@ def test_calls_of_several_threads_are_answered_in_turn(fake: FakeSupervisor) -> 
         assert sbx.run("several").value == {0: 0, 1: 2, 2: 4, 3: 6, 4: 8}
 
 
-def test_a_long_answer_and_long_output_do_not_wait_for_each_other(fake: FakeSupervisor) -> None:
+def test_long_reply_and_long_output_do_not_deadlock(fake: FakeSupervisor) -> None:
     """Both sides write more than a socket buffers before either reads."""
 
     def flood(session, cell):
@@ -358,7 +358,7 @@ def test_a_call_between_cells_is_refused(fake: FakeSupervisor) -> None:
     assert called == []
 
 
-def test_what_is_no_exception_is_the_callers(fake: FakeSupervisor) -> None:
+def test_base_exceptions_propagate_to_the_caller(fake: FakeSupervisor) -> None:
     def leave() -> None:
         raise SystemExit(3)
 
@@ -396,7 +396,7 @@ def test_an_object_with_a_name_is_a_tool(fake: FakeSupervisor) -> None:
         ([functools.partial(print)], "of type partial has no name: give a dict"),
     ],
 )
-def test_what_is_no_list_of_tools_is_named(tools: Any, said: str) -> None:
+def test_invalid_tools_argument_is_named(tools: Any, said: str) -> None:
     with pytest.raises(sandfork.RequestError, match=said):
         Sandbox(tools=tools)
 

@@ -19,7 +19,7 @@ numpy = pytest.importorskip("numpy")
 pandas = pytest.importorskip("pandas")
 
 
-def test_a_placeholder_says_what_it_stands_for() -> None:
+def test_placeholder_describes_its_value() -> None:
     array = sandfork.Opaque("numpy.ndarray", "<array of shape (3,): numpy is not installed in the sandbox>")
     with pytest.raises(AttributeError, match="no attribute 'mean': it stands for .*numpy is not installed"):
         array.mean()
@@ -56,13 +56,13 @@ def _owner(array: object) -> object:
     return array.obj if isinstance(array, memoryview) else array
 
 
-def test_frames_cross(fake: FakeSupervisor) -> None:
+def test_frames_are_transferred(fake: FakeSupervisor) -> None:
     frame = pandas.DataFrame({"a": range(30_000), "b": ["x"] * 30_000})
     with Sandbox(variables={"frame": frame}) as sbx:
         pandas.testing.assert_frame_equal(sbx.get("frame"), frame)
 
 
-def test_a_value_that_the_session_has_no_room_for_is_refused(fake: FakeSupervisor) -> None:
+def test_value_larger_than_the_session_memory_is_rejected(fake: FakeSupervisor) -> None:
     huge = numpy.zeros(9 << 20)
     with Sandbox(tools={"huge": lambda: huge}) as sbx:
         before = opened()
@@ -74,7 +74,7 @@ def test_a_value_that_the_session_has_no_room_for_is_refused(fake: FakeSuperviso
         assert_closed_since(before)
 
 
-def test_what_is_cyclic_or_hostile_does_not_hurt_the_host(fake: FakeSupervisor) -> None:
+def test_cyclic_or_hostile_values_do_not_harm_the_host(fake: FakeSupervisor) -> None:
     class Hostile:
         def __repr__(self) -> str:
             raise RuntimeError("no")

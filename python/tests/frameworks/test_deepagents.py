@@ -71,7 +71,7 @@ def test_each_end_of_a_command_is_reported(backend: SandforkBackend) -> None:
     assert backend.execute("true", timeout=0).exit_code == 0
 
 
-def test_a_command_that_cannot_start_is_an_answer(backend: SandforkBackend) -> None:
+def test_failed_start_of_a_command_is_a_response(backend: SandforkBackend) -> None:
     response = backend.execute("\0")
     assert response.exit_code == 127
     assert "NUL" in response.output
@@ -175,7 +175,7 @@ def end(backend: SandforkBackend) -> None:
     assert backend.sandbox.commands.run(line, stdin=b"go\n").status == "lost"
 
 
-def test_each_file_is_told_of_the_end_by_itself() -> None:
+def test_each_file_reports_its_own_error() -> None:
     with SandforkBackend() as backend:
         end(backend)
         first, second = backend.upload_files([("/work/a", b"1"), ("/work/b", b"2")])
@@ -188,7 +188,7 @@ def test_each_file_is_told_of_the_end_by_itself() -> None:
         assert second.error == "file_not_found"
 
 
-def test_a_supervisor_that_dies_is_told_and_another_begins() -> None:
+def test_dead_supervisor_is_reported_and_replaced() -> None:
     with SandforkBackend() as backend:
         backend.execute("touch own")
         assert _supervisor._shared is not None
@@ -200,7 +200,7 @@ def test_a_supervisor_that_dies_is_told_and_another_begins() -> None:
         assert backend.execute("ls").output == ""
 
 
-def test_threads_see_the_end_of_their_session_together() -> None:
+def test_threads_see_the_end_of_their_session() -> None:
     with SandforkBackend() as backend, ThreadPoolExecutor(20) as pool:
         end(backend)
         responses = list(pool.map(lambda number: backend.execute(f"touch {number}"), range(40)))
@@ -210,9 +210,7 @@ def test_threads_see_the_end_of_their_session_together() -> None:
         assert sorted(backend.execute("ls").output.split()) == sorted(kept)
 
 
-def test_a_failure_of_the_host_is_an_answer(
-    backend: SandforkBackend, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_host_failure_is_a_response(backend: SandforkBackend, monkeypatch: pytest.MonkeyPatch) -> None:
     def connect() -> None:
         raise SystemFailure("no connection to the supervisor: Too many open files")
 
@@ -223,7 +221,7 @@ def test_a_failure_of_the_host_is_an_answer(
     assert "Too many open files" in str(backend.download_files(["/work/a"])[0].error)
 
 
-def test_a_backend_is_named_and_closed() -> None:
+def test_backend_has_a_name_and_can_be_closed() -> None:
     with SandforkBackend() as one, SandforkBackend() as two:
         assert one.id != two.id
     one.close()

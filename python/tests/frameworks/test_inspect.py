@@ -101,7 +101,7 @@ for config, setup in (
     assert hash(SandforkConfig(policy={"a": {}})) == hash(SandforkConfig(policy={"a": {}}))
 
 
-async def test_too_much_output_is_an_error_with_what_fits(sandbox_env: SandforkSandboxEnvironment) -> None:
+async def test_too_much_output_is_an_error_with_a_prefix(sandbox_env: SandforkSandboxEnvironment) -> None:
     for command in ("yes", "yes >&2", "head -c 1500 /dev/zero"):
         with override_max_exec_output_size(1000), pytest.raises(util.OutputLimitExceededError) as raised:
             await sandbox_env.exec(["sh", "-c", command])
@@ -205,7 +205,7 @@ async def test_a_supervisor_that_dies_is_reported_as_unavailable(
     await is_unavailable(sandbox_env, "supervisor")
 
 
-async def test_a_nul_in_a_command_is_what_the_model_can_mend(sandbox_env: SandforkSandboxEnvironment) -> None:
+async def test_nul_in_a_command_is_an_error_for_the_model(sandbox_env: SandforkSandboxEnvironment) -> None:
     with pytest.raises(ValueError, match="embedded null byte"):
         await sandbox_env.exec(["echo", "a\0b"])
 
@@ -245,13 +245,13 @@ async def test_signals_are_exit_codes(sandbox_env: SandforkSandboxEnvironment) -
     assert result.returncode == 128 + signal.SIGKILL
 
 
-async def test_a_model_is_told_what_cannot_be_sent(sandbox_env: SandforkSandboxEnvironment) -> None:
+async def test_model_gets_the_error_for_unsendable_text(sandbox_env: SandforkSandboxEnvironment) -> None:
     for command, text in ((["echo", "\ud800"], None), (["cat"], "\ud800"), (["echo", "x" * (2 << 20)], None)):
         result = await sandbox_env.exec(command, input=text)
         assert (result.success, result.returncode) == (False, 127)
         assert "surrogate" in result.stderr or "2097152" in result.stderr
 
 
-async def test_a_text_that_is_no_file_names_the_configuration() -> None:
+async def test_missing_policy_file_names_the_configuration() -> None:
     with pytest.raises(PolicyError, match=r"SandforkConfig\(policy='standard'\)"):
         await SandforkSandboxEnvironment.sample_init("task", "/nowhere/standard", {})

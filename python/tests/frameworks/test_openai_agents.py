@@ -71,7 +71,7 @@ async def test_a_session_has_files_and_commands() -> None:
     await client.delete(session)
 
 
-async def test_what_fails_is_an_error_of_the_sdk() -> None:
+async def test_failure_is_an_error_of_the_sdk() -> None:
     options = SandforkSandboxClientOptions(timeout=0.5, output=10_000, max_file_bytes=1000)
     client = SandforkSandboxClient()
     async with await client.create(options=options) as session:
@@ -168,7 +168,7 @@ class _Reader(io.RawIOBase):
         return 1
 
 
-async def test_a_state_finds_its_session_or_makes_another(tmp_path: Path) -> None:
+async def test_state_resumes_its_session_or_creates_another(tmp_path: Path) -> None:
     client = SandforkSandboxClient()
     options = SandforkSandboxClientOptions(policy={"limits": {"memory": "300MiB"}}, timeout=60)
     snapshot = LocalSnapshotSpec(base_path=tmp_path)
@@ -208,7 +208,7 @@ def shown() -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("right", ["read", "write"])
-async def test_a_snapshot_leaves_alone_what_the_policy_shows(tmp_path: Path, shown: Path, right: str) -> None:
+async def test_snapshot_excludes_mounts_of_the_policy(tmp_path: Path, shown: Path, right: str) -> None:
     (shown / "of the host").write_bytes(bytes(10 << 20))
     policy = {"filesystem": {right: [str(shown)], "work_size": "4MiB"}}
     options = SandforkSandboxClientOptions(policy=policy)

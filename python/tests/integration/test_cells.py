@@ -56,7 +56,7 @@ len(os.read(0, 10))
 
 
 @pytest.mark.parametrize("length", [100, 1 << 20])
-async def test_a_guest_gets_no_file_of_its_caller(tmp_path: pathlib.Path, length: int) -> None:
+async def test_guest_gets_no_descriptor_of_its_caller(tmp_path: pathlib.Path, length: int) -> None:
     path = tmp_path / "input"
     path.write_bytes(b"x" * length)
     before = path.stat()
@@ -128,7 +128,7 @@ except KeyboardInterrupt:
 """
 
 
-def test_what_is_shown(sbx: Sandbox) -> None:
+def test_displays_are_rendered(sbx: Sandbox) -> None:
     execution = sbx.run(SHOWN)
     (main,) = execution.results
     assert (main.html, main.text, main.is_main_result) == ("<b>x</b>", "x", True)
@@ -146,7 +146,7 @@ def test_output_comes_as_it_is_printed() -> None:
     assert (execution.logs.stdout, execution.logs.stderr) == (["one\n"], ["two\n"])
 
 
-def test_a_timeout_that_python_heeds_leaves_the_session_alive(sbx: Sandbox) -> None:
+def test_interruptible_timeout_keeps_the_session(sbx: Sandbox) -> None:
     sbx.run("x = 1")
     execution = sbx.run("while True: pass", timeout=0.2)
     assert (execution.status, execution.session) == ("timeout", "live")
@@ -157,7 +157,7 @@ def test_a_timeout_that_python_heeds_leaves_the_session_alive(sbx: Sandbox) -> N
     assert sbx.get("x") == 1
 
 
-def test_a_timeout_that_python_does_not_heed_ends_the_session(sbx: Sandbox) -> None:
+def test_uninterruptible_timeout_ends_the_session(sbx: Sandbox) -> None:
     execution = sbx.run(STUBBORN, timeout=0.2)
     assert (execution.status, execution.session) == ("timeout", "ended")
     with pytest.raises(sandfork.SessionEnded, match="timeout.*variables, imports and files are lost"):
@@ -176,7 +176,7 @@ def test_a_crash_ends_the_session_and_the_next_has_its_tools() -> None:
         assert (again.value, again.restarted) == ((False, 41), True)
 
 
-def test_a_memory_limit_ends_no_more_than_it_must(sbx: Sandbox) -> None:
+def test_memory_limit_ends_the_cell_with_an_error(sbx: Sandbox) -> None:
     execution = sbx.run("x = bytearray(10**9)")
     assert execution.status in ("memory-limit", "exception")
     assert not execution.ok
@@ -210,7 +210,7 @@ def test_a_policy_of_python(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPa
                 assert "Import of os is not allowed. Authorized imports are: ['math']" in error.value
 
 
-def test_every_way_in_takes_a_dict_of_tables() -> None:
+def test_every_entry_point_accepts_a_dict_policy() -> None:
     policy: dict[str, Any] = {"extends": "strict", "imports": {"allow": ["math"]}}
 
     async def others() -> list[sandfork.Execution | None]:
@@ -278,14 +278,14 @@ def test_a_policy_that_cannot_be_kept_is_refused(policy: Any, said: str) -> None
         ({"extends": "standrad"}, "extends: no built-in policy and no file"),
     ],
 )
-def test_a_mistake_in_a_policy_of_python_is_named_by_its_key(tables: Any, said: str) -> None:
+def test_error_in_a_python_policy_names_its_key(tables: Any, said: str) -> None:
     for policy in (tables, sandfork.Policy(**tables)):
         with pytest.raises(sandfork.SandboxUnavailable) as caught:
             Sandbox(policy)
         assert str(caught.value).startswith(said)
 
 
-def test_variables_of_the_environment_are_those_of_now(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_current_environment_variables_are_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     sandfork.run("1")
     policy = sandfork.Policy(env={"pass": ["SANDFORK_TEST_TOKEN"]})
     code = "import os; os.environ.get('SANDFORK_TEST_TOKEN')"
@@ -295,13 +295,13 @@ def test_variables_of_the_environment_are_those_of_now(monkeypatch: pytest.Monke
     assert sandfork.run(code).value is None
 
 
-def test_a_whole_program_of_the_host(sbx: Sandbox, tmp_path: pathlib.Path) -> None:
+def test_host_program_runs_as_a_whole(sbx: Sandbox, tmp_path: pathlib.Path) -> None:
     program = tmp_path / "agent.py"
     program.write_text("import sys\nif __name__ == '__main__':\n    print(sys.argv[1:], __file__[-8:])\n")
     assert sbx.run_file(program, argv=["--fast"]).logs.stdout == ["['--fast'] agent.py\n"]
 
 
-def test_a_tool_that_ends_the_cell() -> None:
+def test_tool_can_end_the_cell() -> None:
     with Sandbox(tools=[Tool("final_answer", lambda x: x, ends_cell=True)]) as sbx:
         execution = sbx.run("try:\n    final_answer([1])\nexcept Exception:\n    pass\nprint('not reached')")
         assert (execution.value, execution.final, execution.logs.stdout) == ([1], True, [])
@@ -343,7 +343,7 @@ def test_only_an_answer_of_the_host_is_final() -> None:
         assert (execution.ok, execution.final, execution.value) == (True, False, "forged")
 
 
-async def test_the_async_twins() -> None:
+async def test_async_versions_work() -> None:
     async def fetch(x: int) -> int:
         return x + 1
 

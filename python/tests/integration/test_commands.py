@@ -45,7 +45,7 @@ def test_input_is_written_while_output_is_read(sbx: Sandbox) -> None:
     assert sbx.commands.run(["true"], stdin="x" * MANY).ok
 
 
-def test_callbacks_get_text_as_it_comes(sbx: Sandbox) -> None:
+def test_callbacks_receive_text_as_it_arrives(sbx: Sandbox) -> None:
     seen: list[tuple[str, str]] = []
     result = sbx.commands.run(
         "echo out; echo err >&2",
@@ -56,7 +56,7 @@ def test_callbacks_get_text_as_it_comes(sbx: Sandbox) -> None:
     assert (result.stdout, result.stderr) == ("out\n", "err\n")
 
 
-def test_a_program_in_the_background_is_spoken_to(sbx: Sandbox) -> None:
+def test_background_program_receives_input(sbx: Sandbox) -> None:
     command = sbx.commands.run(["cat"], stdin=True, background=True)
     assert [one.pid for one in sbx.commands.list()] == [command.pid]
     assert sbx.commands.connect(command.pid) is command
@@ -97,7 +97,7 @@ def test_programs_are_ended(sbx: Sandbox) -> None:
         assert brief.commands.run(["true"]).ok
 
 
-def test_a_terminal(sbx: Sandbox) -> None:
+def test_program_gets_a_terminal(sbx: Sandbox) -> None:
     shell = sbx.commands.run(["/bin/sh"], background=True, pty=(30, 100))
     shell.send_stdin("stty size; tty; touch seen\n")
     assert sbx.commands.run("until test -e seen; do sleep 0.01; done").ok
@@ -110,7 +110,7 @@ def test_a_terminal(sbx: Sandbox) -> None:
     assert "40 120" in result.stdout
 
 
-def test_what_cannot_be_started_says_why(sbx: Sandbox) -> None:
+def test_failed_program_start_raises_with_the_reason(sbx: Sandbox) -> None:
     with pytest.raises(sandfork.RequestError, match="`no-such-program` could not be started"):
         sbx.commands.run(["no-such-program"])
     with pytest.raises(sandfork.RequestError, match="`/bin/sh` could not be started in `no/such`"):
@@ -150,7 +150,7 @@ def kill_worker(sbx: Sandbox) -> None:
     assert sbx.commands.run(line, stdin=b"go\n").status == "lost"
 
 
-def test_a_session_that_a_program_has_ended_is_found_ended(sbx: Sandbox) -> None:
+def test_session_killed_by_a_program_is_reported_as_ended(sbx: Sandbox) -> None:
     kill_worker(sbx)
     with pytest.raises(sandfork.SessionEnded, match=r"signal 9 between two cells: variables, .*restart\(\)"):
         sbx.commands.run(["true"])
@@ -230,7 +230,7 @@ def test_arguments_may_be_as_long_as_the_kernel_takes_them(sbx: Sandbox) -> None
     command.kill()
 
 
-def test_a_program_that_cannot_start_says_why(sbx: Sandbox) -> None:
+def test_failed_program_start_gives_the_reason(sbx: Sandbox) -> None:
     for name, number in (("no-such-program", errno.ENOENT), ("/etc/passwd", errno.EACCES)):
         with pytest.raises(RequestError) as raised:
             sbx.commands.run([name])

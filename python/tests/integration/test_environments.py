@@ -47,7 +47,7 @@ async def test_packages_of_a_task(index: int) -> None:
         assert (await sandbox.run(CODE)).value == 4
 
 
-def test_an_environment_is_made_used_and_removed(index: int, tmp_path: pathlib.Path) -> None:
+def test_environment_is_created_used_and_removed(index: int, tmp_path: pathlib.Path) -> None:
     made = Environment.create("forms", ["shapes==1.0"])
     assert made == Environment.create("forms", ["shapes==1.0"]) == Environment.get("forms")
     assert made.packages == {"shapes": "1.0", "colours": "1.5"}
@@ -67,7 +67,7 @@ def test_an_environment_is_made_used_and_removed(index: int, tmp_path: pathlib.P
     assert sandfork.run(CODE, environment="forms").value == 3
 
 
-def test_what_cannot_be_installed_is_said(index: int) -> None:
+def test_failed_installation_is_reported(index: int) -> None:
     with pytest.raises(SystemFailure, match="`absent` is not found: the index has no such version"):
         Sandbox(packages=["absent"])
     with pytest.raises(SystemFailure, match="which leads out of its environment; nothing was installed"):
@@ -126,7 +126,7 @@ async def test_packages_are_added_to_a_task_session(index: int) -> None:
         assert (await sandbox.run(CODE)).value == 4
 
 
-def test_only_a_session_that_may_gets_packages(index: int) -> None:
+def test_packages_require_permission(index: int) -> None:
     with Sandbox() as sandbox:
         # Before anything is looked for: the index has no such package.
         with pytest.raises(RequestError, match="open it with `can_install=True`"):

@@ -13,7 +13,7 @@ SMALL = {"filesystem": {"work_size": "1MiB"}}
 TOO_LARGE = 3 << 20
 
 
-def test_data_that_has_no_room_leaves_the_file_as_it_was(tmp_path: pathlib.Path) -> None:
+def test_file_is_unchanged_if_the_new_data_does_not_fit(tmp_path: pathlib.Path) -> None:
     local = tmp_path / "large"
     local.write_bytes(bytes(TOO_LARGE))
     with Sandbox(SMALL) as sbx:

@@ -121,7 +121,7 @@ def archive(place: Place) -> None:
 
 
 @pytest.mark.parametrize("way", [script, current, above, link, missing, archive])
-def test_a_guest_gets_no_module_into_its_caller(tmp_path: pathlib.Path, way: object) -> None:
+def test_guest_cannot_inject_a_module_into_its_caller(tmp_path: pathlib.Path, way: object) -> None:
     place = Place(tmp_path)
     assert callable(way)
     way(place)
@@ -138,7 +138,7 @@ def test_a_guest_gets_no_module_into_its_caller(tmp_path: pathlib.Path, way: obj
     assert caller.replace("caller", "guest") == guest, errors
 
 
-def test_data_beneath_what_is_imported_from_may_be_writable(
+def test_data_below_an_import_path_may_be_writable(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data = tmp_path / "data"
@@ -168,7 +168,7 @@ def test_no_writable_directory_precedes_a_module(
         Sandbox(policy).close()
 
 
-def test_each_way_into_a_sandbox_looks_at_the_path_as_it_is_then(
+def test_every_opening_checks_the_current_import_path(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     policy = Policy(filesystem={"write": [tmp_path]})

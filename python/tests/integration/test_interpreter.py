@@ -60,7 +60,7 @@ def told(program: pathlib.Path, *arguments: str) -> list[str]:
     return done.stdout.splitlines()
 
 
-def test_an_environment_that_is_not_activated_gives_its_packages_to_every_sandbox(
+def test_unactivated_environment_provides_its_packages(
     environment: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
     own = tmp_path / "own.toml"
@@ -69,7 +69,7 @@ def test_an_environment_that_is_not_activated_gives_its_packages_to_every_sandbo
     assert told(environment / "bin" / "python", str(own)) == [here, f"{here} True", *[here] * 5]
 
 
-def test_a_policy_that_names_an_interpreter_decides(
+def test_policy_with_an_interpreter_takes_precedence(
     environment: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
     base = tmp_path / "base.toml"

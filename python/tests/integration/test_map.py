@@ -49,7 +49,7 @@ def wait_for_sleepers(count: int) -> set[processes.Process]:
         time.sleep(0.01)
 
 
-def test_a_caller_of_too_many_tasks_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_tasks_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     opens = _batch.Batch._open
 
     def opens_wide(batch: _batch.Batch) -> Actions[None]:
@@ -127,7 +127,7 @@ def test_each_task_has_a_sandbox_of_its_own() -> None:
     assert [result.value for result in sandfork.map([code] * 12)] == [False] * 12
 
 
-def test_a_timeout_is_in_place_of_the_policys() -> None:
+def test_timeout_replaces_the_policys_limit() -> None:
     code = "import time; time.sleep({})"
     (long,) = sandfork.map([code.format(25)], timeout=1)
     assert long.status == "timeout"
@@ -159,7 +159,7 @@ def test_a_timeout_is_in_place_of_the_policys() -> None:
         (Task("1", files={"../x": "x"}), "`files`: "),
     ],
 )
-def test_a_wrong_task_is_told_and_nothing_behind_it_is_begun(
+def test_invalid_task_is_reported_and_no_later_one_starts(
     task: object, said: str, tmp_path: pathlib.Path
 ) -> None:
     policy = sandfork.Policy(filesystem={"write": [tmp_path]})
@@ -179,13 +179,13 @@ def test_a_wrong_task_is_told_and_nothing_behind_it_is_begun(
         (sandfork.Policy(python={"interpreter": "/nothing/python"}), sandfork.InterpreterError),
     ],
 )
-def test_what_cannot_be_begun_is_raised(policy: sandfork.Policy | str, kind: type[Exception]) -> None:
+def test_failed_start_raises(policy: sandfork.Policy | str, kind: type[Exception]) -> None:
     with pytest.raises(kind):
         next(sandfork.map(["1"], policy=policy))
 
 
 @pytest.mark.parametrize("files", [{"a": "", "a/b": ""}, {str(n): "" for n in range(5000)}])
-def test_files_that_cannot_be_are_an_invalid_task(files: dict[str, str]) -> None:
+def test_conflicting_files_are_an_invalid_task(files: dict[str, str]) -> None:
     results = sandfork.map(["1", Task("1", files=files), "2"])
     assert next(results).value == 1
     with pytest.raises(sandfork.RequestError, match="task 1: `files`: "):
@@ -204,7 +204,7 @@ def test_integers_of_any_size_are_compared_exactly() -> None:
     assert others[0].mismatch == f"value: expected {factorial}, found {factorial + 1}"
 
 
-def test_a_zygote_that_is_killed_costs_no_task_and_a_wrong_program_runs_once(tmp_path: pathlib.Path) -> None:
+def test_killed_zygote_loses_no_task_and_failures_run_once(tmp_path: pathlib.Path) -> None:
     os.chmod(tmp_path, 0o777)
     policy = sandfork.Policy(filesystem={"write": [tmp_path]})
     code = f"import time; open({str(tmp_path)!r} + '/%d', 'a').write('x'); time.sleep(0.02); 1 / 0"
@@ -227,7 +227,7 @@ def test_a_zygote_that_is_killed_costs_no_task_and_a_wrong_program_runs_once(tmp
     assert sum(times > 1 for times in often.values()) <= 4
 
 
-def test_a_supervisor_that_is_killed_costs_no_task() -> None:
+def test_killed_supervisor_loses_no_task() -> None:
     numbers = []
     results = []
     for result in sandfork.map((f"import time; time.sleep(0.02); {n}" for n in range(40)), jobs=2):
@@ -240,7 +240,7 @@ def test_a_supervisor_that_is_killed_costs_no_task() -> None:
 
 
 @pytest.mark.parametrize("end", ["close", "forget", "error"])
-def test_leaving_early_leaves_nothing(end: str) -> None:
+def test_early_exit_leaves_nothing_running(end: str) -> None:
     sandfork.run("1")
     # The zygote of the batch is running.
     assert all(result.ok for result in sandfork.map(["1"] * 4))
@@ -262,7 +262,7 @@ def test_leaving_early_leaves_nothing(end: str) -> None:
     assert_closed_since(files)
 
 
-def test_a_reader_that_rests_holds_up_the_batch() -> None:
+def test_slow_consumer_holds_up_the_batch() -> None:
     taken: list[int] = []
     results = sandfork.map((taken.append(n) or str(n) for n in range(100)), jobs=2)
     first = next(results)
@@ -291,7 +291,7 @@ def test_values_are_those_of_a_run() -> None:
     assert isinstance(unknown, sandfork.Opaque)
 
 
-def test_outcomes_are_compared_with_what_tasks_expect() -> None:
+def test_outcomes_are_compared_with_expectations() -> None:
     tasks = [
         Task("print(sum(map(int, input().split())))", stdin="1 2", expect="3"),
         Task("print(0.1 + 0.2)", expect={"stdout": "0.3", "tolerance": 1e-9}),
@@ -336,7 +336,7 @@ print("".join(map(chr, (115, 101, 99, 114, 101, 116))) * 3 in " ".join(texts) or
     assert results[1].stdout == "[]\n"
 
 
-def test_a_wrong_expectation_is_told_with_its_task() -> None:
+def test_invalid_expectation_names_its_task() -> None:
     with pytest.raises(sandfork.RequestError, match=r"task 0: unknown key `expect.stdot`: did you mean"):
         list(sandfork.map([Task("1", expect={"stdot": "1"})]))
     with pytest.raises(sandfork.RequestError, match="task 0: it cannot be written as JSON"):
@@ -350,14 +350,14 @@ def test_much_output_arrives_whole() -> None:
     assert (result.stdout, result.stderr) == ("é" * 1_500_000, "x" * 1_000_000)
 
 
-def test_two_batches_and_a_session_at_once() -> None:
+def test_two_batches_and_a_session_run_concurrently() -> None:
     with sandfork.Sandbox() as sbx:
         one, two = sandfork.map(map(str, range(20))), sandfork.map(map(str, range(20)), policy="strict")
         for first, second in zip(one, two):
             assert sbx.run(f"{first.value} + {second.value}").value == first.value + second.value
 
 
-def test_a_forked_process_has_no_part_in_it() -> None:
+def test_forked_process_does_not_take_part() -> None:
     results = sandfork.map(map(str, range(20)), jobs=2, ordered=True)
     assert next(results).value == 0
     child = os.fork()

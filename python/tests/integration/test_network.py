@@ -69,7 +69,7 @@ def test_a_cell_reports_its_connections(port: int, monkeypatch: pytest.MonkeyPat
         assert (denial["host"], denial["verdict"], denial["reason"]) == ("other.example", "refused", "host")
 
 
-def test_the_caller_decides_on_connections(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_caller_decides_on_connections(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SANDFORK_TEST_KEY", "of-the-caller")
     fetch = f"import urllib.request\nurllib.request.urlopen('http://db.localhost:{port}/').status"
     asked: list[tuple[str, int, tuple[str, ...]]] = []
@@ -102,7 +102,9 @@ def test_the_caller_decides_on_connections(port: int, monkeypatch: pytest.Monkey
         assert [it.reason for it in sandbox.run(fetch).network] == ["undecided"]
 
 
-def test_no_decision_is_asked_for_once_the_cell_has_ended(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_decision_is_requested_after_the_cell_has_ended(
+    port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("SANDFORK_TEST_KEY", "of-the-caller")
     code = f"""
 import threading, time, urllib.request

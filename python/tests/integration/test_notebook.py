@@ -61,7 +61,7 @@ def test_chart_data_of_the_guest_is_drawn_by_the_caller_s_library(
     assert len(shown._repr_html_()) > 1_000_000
 
 
-def test_habits_of_notebooks_have_an_effect_or_a_sentence(sbx: Sandbox) -> None:
+def test_notebook_idioms_work_or_print_a_message(sbx: Sandbox) -> None:
     execution = sbx.run("!pip install -q nowhere-to-be-found pandas\nimport pandas\n1")
     assert execution.value == 1
     assert "nowhere-to-be-found cannot be installed here" in "".join(execution.logs.stdout)

@@ -16,7 +16,7 @@ def await_pause(sandbox: Sandbox | AsyncSandbox) -> SessionInfo:
     return sandbox.info
 
 
-def test_a_sandbox_that_is_not_used_is_paused_and_goes_on() -> None:
+def test_idle_sandbox_is_paused_and_resumes() -> None:
     seen = []
     with Sandbox(POLICY, tools={"note": seen.append}) as sbx:
         sbx.run("import random; random.seed(1); random.random(); x = []; open('f', 'w').write('kept')")
@@ -55,7 +55,7 @@ def test_an_async_sandbox_is_paused_too() -> None:
     asyncio.run(use())
 
 
-def test_a_paused_sandbox_ends_by_its_clocks() -> None:
+def test_paused_sandbox_ends_at_its_time_limits() -> None:
     policy = {"session": {"pause_after": "50ms", "idle": "4s"}}
     with Sandbox(policy, on_death="restart") as sbx:
         sbx.run("x = 1")

@@ -79,7 +79,7 @@ def test_nothing_stays_open_and_no_process_is_left() -> None:
     assert not workers <= processes.descendants(supervisor())
 
 
-def test_what_still_runs_at_the_interpreters_exit_finds_its_session_closed() -> None:
+def test_work_at_interpreter_exit_finds_its_session_closed() -> None:
     ending = script(
         """
 import atexit
@@ -171,7 +171,7 @@ def test_a_supervisor_that_is_killed_in_the_middle_of_a_cell() -> None:
 
 
 @pytest.mark.parametrize("program", ["exit 3", "sleep 0.2; exit 3"])
-def test_a_program_that_has_never_served_is_named(program: str, tmp_path: pathlib.Path) -> None:
+def test_program_that_never_served_is_named(program: str, tmp_path: pathlib.Path) -> None:
     impostor = tmp_path / "sandfork"
     impostor.write_text(f"#!/bin/sh\n{program}\n")
     impostor.chmod(0o755)
@@ -194,7 +194,7 @@ for start in (lambda: sandfork.run("1"), sandfork.Sandbox, restart, lambda: list
     assert (host.returncode, out.count(said), out.count("\n")) == (0, 4, 4)
 
 
-def test_a_supervisor_that_is_killed_before_it_answers_costs_nothing(tmp_path: pathlib.Path) -> None:
+def test_supervisor_killed_before_its_first_reply_loses_nothing(tmp_path: pathlib.Path) -> None:
     dies = tmp_path / "sandfork"
     dies.write_text(
         f'#!/bin/sh\nmkdir {tmp_path}/first 2>/dev/null && kill -KILL $$\nexec {_binary.find()} "$@"\n'
@@ -214,13 +214,13 @@ for run in (lambda: next(sandfork.map(["6 * 7"])), lambda: sandfork.run("6 * 7")
     assert (host.returncode, out) == (0, "42\n42\n")
 
 
-def test_a_supervisor_that_is_killed_in_between() -> None:
+def test_supervisor_killed_between_cells_is_replaced() -> None:
     sandfork.run("1")
     os.kill(supervisor(), signal.SIGKILL)
     assert sandfork.run("6 * 7").value == 42
 
 
-def test_what_is_left_of_a_supervisor_reaches_no_session_of_the_next() -> None:
+def test_stale_handles_reach_no_session_of_the_next_supervisor() -> None:
     with Sandbox() as sbx, Sandbox(on_death="restart", variables={"v": 1}) as kept:
         command = sbx.commands.run(["sleep", "600"], background=True)
         os.kill(supervisor(), signal.SIGKILL)
@@ -241,7 +241,7 @@ def test_what_is_left_of_a_supervisor_reaches_no_session_of_the_next() -> None:
             assert kept.get("v") == 1
 
 
-def test_time_limits_of_other_sockets_are_not_ours() -> None:
+def test_default_socket_timeout_does_not_apply() -> None:
     code = """
 import socket
 socket.setdefaulttimeout(600)
@@ -299,7 +299,7 @@ sys.stdin.readline()
         processes.assert_gone(family)
 
 
-def test_a_forked_process_has_a_supervisor_of_its_own() -> None:
+def test_forked_process_starts_its_own_supervisor() -> None:
     code = """
 sbx = sandfork.Sandbox(on_death="restart")
 sbx.run("x = 1")
@@ -339,7 +339,7 @@ print(sbx.get("x"), sandfork._supervisor._shared.process.pid == ours)
     assert after == "1 True"
 
 
-def test_a_forked_process_does_not_keep_a_dead_host_s_supervisor() -> None:
+def test_forked_process_does_not_keep_a_dead_hosts_supervisor() -> None:
     code = """
 sbx = sandfork.Sandbox()
 sbx.run("1")
@@ -420,7 +420,7 @@ while True:
 """
 
 
-def test_ctrl_c_ends_a_cell_that_does_not_heed_it() -> None:
+def test_ctrl_c_ends_an_uninterruptible_cell() -> None:
     code = f"""
 sbx = sandfork.Sandbox(on_stdout=lambda text: print(text, end="", flush=True))
 try:
@@ -446,7 +446,7 @@ except KeyboardInterrupt:
         ("/etc/passwd", "no file that can be executed"),
     ],
 )
-def test_a_program_that_is_none_is_named(monkeypatch: pytest.MonkeyPatch, binary: str, said: str) -> None:
+def test_invalid_program_is_named(monkeypatch: pytest.MonkeyPatch, binary: str, said: str) -> None:
     monkeypatch.setattr(_supervisor, "_shared", None)
     monkeypatch.setenv("SANDFORK_BINARY", binary)
     before = opened()

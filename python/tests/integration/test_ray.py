@@ -40,15 +40,15 @@ def test_each_task_has_one_result_though_a_node_is_lost(told: dict[str, Any]) ->
     assert told["lost"] == {"tasks": TASKS, "results": TASKS, "wrong": []}
 
 
-def test_results_come_in_order_if_asked_for(told: dict[str, Any]) -> None:
+def test_ordered_results_keep_the_task_order(told: dict[str, Any]) -> None:
     assert told["ordered"] == list(range(21))
 
 
-def test_tasks_are_taken_as_they_are_needed(told: dict[str, Any]) -> None:
+def test_tasks_are_taken_lazily(told: dict[str, Any]) -> None:
     assert told["taken"] <= 2
 
 
-def test_what_a_guest_does_is_its_result(told: dict[str, Any]) -> None:
+def test_guest_behaviour_is_reported_as_its_result(told: dict[str, Any]) -> None:
     assert told["ended"] == ["ok", "exception", "exit"]
 
 
@@ -64,7 +64,7 @@ def test_a_file_of_a_task_is_read_on_the_node() -> None:
         assert prepared(sandfork.ray._without_file(task), 0).id == "own"
 
 
-def test_what_is_wrong_on_a_node_is_raised_as_it_is_here(told: dict[str, Any]) -> None:
+def test_node_errors_are_raised_like_local_ones(told: dict[str, Any]) -> None:
     [error] = told["unknown policy"]
     assert error.startswith('PolicyError: policy: no built-in policy and no file is called "nope"')
 

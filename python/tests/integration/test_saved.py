@@ -30,7 +30,7 @@ with sandfork.Sandbox.resume(sys.argv[1], tools={"double": double}) as sbx:
 """
 
 
-def test_a_sandbox_goes_on_in_another_process(tmp_path: pathlib.Path) -> None:
+def test_sandbox_resumes_in_another_process(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "state"
     sbx = Sandbox(tools={"double": double})
     sbx.run("xs = [double(1)]; squares = (n * n for n in range(2, 9)); open('f', 'w').write('kept')")
@@ -49,7 +49,7 @@ def test_a_sandbox_goes_on_in_another_process(tmp_path: pathlib.Path) -> None:
         assert sbx.run("fails()").error is not None
 
 
-def test_a_file_begins_several_sandboxes_which_restart_as_new(tmp_path: pathlib.Path) -> None:
+def test_file_resumes_several_sandboxes_that_restart_fresh(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "state"
     with Sandbox() as sbx:
         sbx.run("import random; x = 1; random.seed(7)")
@@ -86,7 +86,7 @@ def test_a_missing_tool_and_another_policy_are_named(tmp_path: pathlib.Path) -> 
         Sandbox.resume(tmp_path / "none")
 
 
-def test_a_sandbox_that_cannot_be_saved_goes_on(tmp_path: pathlib.Path) -> None:
+def test_sandbox_continues_if_saving_fails(tmp_path: pathlib.Path) -> None:
     with Sandbox() as sbx:
         sbx.run("x = 1")
         with pytest.raises(RequestError, match="it cannot be saved as .*: No such file or directory"):
@@ -101,7 +101,7 @@ def test_a_sandbox_that_cannot_be_saved_goes_on(tmp_path: pathlib.Path) -> None:
     assert os.listdir(tmp_path) == []
 
 
-def test_a_pause_without_a_path_ends_with_the_next_use() -> None:
+def test_pause_without_a_path_ends_at_the_next_use() -> None:
     with Sandbox(tools={"double": double}) as sbx:
         sbx.run("xs = [double(1)]")
         sbx.pause()
@@ -185,7 +185,7 @@ with sandfork.Sandbox() as sbx:
     assert os.listdir(tmp_path) == []
 
 
-def test_a_copy_is_refused_whose_caller_imports_from_what_it_may_write_to(
+def test_copy_is_refused_if_the_import_path_is_writable(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     policy = Policy(filesystem={"write": [tmp_path / "writable"]})

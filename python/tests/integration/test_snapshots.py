@@ -17,7 +17,7 @@ import sandfork
 from sandfork import AsyncSandbox, AsyncSnapshot, RequestError, Sandbox, SessionEnded, UndefinedVariable
 
 
-def test_forks_go_their_own_ways(sbx: Sandbox) -> None:
+def test_forks_are_independent(sbx: Sandbox) -> None:
     sbx.run("xs = [1]; open('f', 'w').write('kept')")
     with sbx.snapshot() as snapshot:
         assert snapshot.size > 1 << 20
@@ -45,7 +45,7 @@ def test_a_fork_outlives_its_snapshot_and_its_sandbox() -> None:
         assert [fork.run("x").value, another.run("x").value] == [5, 5]
 
 
-def test_arrays_that_were_passed_go_along(packages: sandfork.Policy) -> None:
+def test_passed_arrays_are_copied_with_the_session(packages: sandfork.Policy) -> None:
     numpy = pytest.importorskip("numpy")
     array = numpy.arange(200_000)
     with Sandbox(packages, variables={"a": array}, tools={"same": lambda x: x}) as sbx:
@@ -64,7 +64,7 @@ def test_arrays_that_were_passed_go_along(packages: sandfork.Policy) -> None:
         assert sbx.run(seen).value == wanted
 
 
-def test_a_snapshot_that_is_closed_can_do_nothing(sbx: Sandbox) -> None:
+def test_closed_snapshot_cannot_be_used(sbx: Sandbox) -> None:
     snapshot = sbx.snapshot()
     snapshot.close()
     snapshot.close()
@@ -77,7 +77,7 @@ def test_a_snapshot_that_is_closed_can_do_nothing(sbx: Sandbox) -> None:
             open_one.fork(wrong)  # type: ignore[call-overload]
 
 
-def test_a_snapshot_that_is_no_longer_used_frees_its_memory() -> None:
+def test_unreferenced_snapshot_frees_its_memory() -> None:
     with Sandbox({"session": {"snapshots": 2}}) as sbx:
         for _ in range(5):
             sbx.snapshot().close()
@@ -98,7 +98,7 @@ def test_a_snapshot_that_is_no_longer_used_frees_its_memory() -> None:
         sbx.snapshot().close()
 
 
-def test_names_of_cells_go_on_in_a_fork(sbx: Sandbox) -> None:
+def test_cell_names_continue_in_a_fork(sbx: Sandbox) -> None:
     sbx.run("def f():\n    return 1 / 0")
     with sbx.fork() as fork:
         fork.run("x = 1")
@@ -119,7 +119,7 @@ def test_a_fork_calls_the_tools_of_its_sandbox_or_its_own() -> None:
         assert sbx.run("[who(), late()]").value == ["first", "added"]
 
 
-def test_a_rollback_undoes_what_followed(sbx: Sandbox) -> None:
+def test_rollback_undoes_later_changes(sbx: Sandbox) -> None:
     sbx.run("x = 1")
     with sbx.snapshot() as snapshot:
         for code in ("x = 2", "del x", "import os; os.abort()", "x = bytearray(1 << 40)"):
@@ -129,7 +129,7 @@ def test_a_rollback_undoes_what_followed(sbx: Sandbox) -> None:
     assert sbx.info.cells == 9
 
 
-def test_a_transaction_counts_as_a_whole_or_not_at_all(sbx: Sandbox) -> None:
+def test_transaction_is_atomic(sbx: Sandbox) -> None:
     sbx.run("x = 1")
     with sbx.transaction():
         sbx.run("x = 2")
@@ -156,7 +156,7 @@ def test_a_transaction_counts_as_a_whole_or_not_at_all(sbx: Sandbox) -> None:
     assert sbx.run("x").value == 2
 
 
-def test_what_cannot_be_copied_is_named_and_the_session_lives_on(sbx: Sandbox) -> None:
+def test_uncopyable_state_is_named_and_keeps_the_session(sbx: Sandbox) -> None:
     sbx.run("import os; r, w = os.pipe()")
     with pytest.raises(RequestError, match=r"^cannot snapshot: descriptor \d+ is a pipe; close it first$"):
         sbx.snapshot()
@@ -225,7 +225,7 @@ def test_forks_leave_nothing_behind() -> None:
         await_that(lambda: descriptors() <= before + 30)
 
 
-def test_the_async_face_does_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_async_interface_behaves_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     close, closing = AsyncSnapshot.close, []
 
     def closed(snapshot: AsyncSnapshot) -> None:
@@ -277,7 +277,7 @@ def test_a_cancelled_copy_is_completed() -> None:
     asyncio.run(use())
 
 
-def test_a_transaction_in_a_cancelled_scope_of_anyio_is_rolled_back() -> None:
+def test_transaction_in_a_cancelled_anyio_scope_rolls_back() -> None:
     anyio = pytest.importorskip("anyio")
 
     async def use() -> None:

@@ -68,7 +68,7 @@ def work(number: int, problems: list[BaseException]) -> None:
 
 
 @pytest.mark.stress
-def test_every_reply_belongs_to_its_question_and_nothing_is_left() -> None:
+def test_every_reply_matches_its_request_and_nothing_leaks() -> None:
     sandfork.run("1")
     assert _supervisor._shared is not None
     supervisor = _supervisor._shared.process.pid

@@ -27,7 +27,7 @@ def test_tools_are_called_by_name_and_from_their_module() -> None:
         assert "Joins." in sbx.run("join.__doc__").value
 
 
-def test_names_are_those_that_code_has_for_them() -> None:
+def test_names_are_normalized_like_identifiers() -> None:
     # Python's compiler makes U+03BC of U+00B5, and "fi" of the ligature.
     with Sandbox(tools={"\ufb01": lambda: 1}, variables={"\u00b5": 2}) as sbx:
         assert sbx.run("\ufb01() + fi() + \u00b5").value == 4
@@ -43,7 +43,7 @@ def test_names_are_those_that_code_has_for_them() -> None:
             sbx.add_tools({"\ufb01": print, "fi": print})
 
 
-def test_what_is_printed_before_a_call_or_a_display_comes_first() -> None:
+def test_output_before_a_call_or_display_comes_first() -> None:
     seen: list[Any] = []
     with Sandbox(tools={"tool": lambda: seen.append("tool")}) as sbx:
         sbx.run(
@@ -155,7 +155,7 @@ def test_a_tool_that_blocks_is_a_timeout_in_the_guest() -> None:
     release.set()
 
 
-def test_what_a_tool_returns_and_cannot_cross_is_opaque() -> None:
+def test_untransferable_tool_result_is_opaque() -> None:
     with Sandbox(tools={"client": threading.Lock}) as sbx:
         execution = sbx.run("c = client()\nprint(type(c).__name__, 'lock' in repr(c))\nc")
         assert execution.logs.stdout == ["Opaque True\n"]
@@ -177,7 +177,7 @@ def test_budgets_and_approval() -> None:
         assert "the budget of 3 tool calls is spent" in spent.value
 
 
-def test_a_spent_budget_leaves_each_cell_one_answer() -> None:
+def test_spent_budget_allows_one_answer_per_cell() -> None:
     answers: list[int] = []
     tools = [Tool("f", lambda: 1), Tool("answer", lambda x: answers.append(x) or x, ends_cell=True)]
     with Sandbox(tools=tools, tool_budget=1) as sbx:

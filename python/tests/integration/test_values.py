@@ -44,7 +44,7 @@ VALUES = [
 
 
 @pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
-def test_the_standard_library_s(sbx: Sandbox, value: object) -> None:
+def test_standard_library_values_come_back(sbx: Sandbox, value: object) -> None:
     sbx.set(value=value)
     for came in (sbx.get("value"), sbx.run("same(value)").value):
         assert came == value
@@ -98,7 +98,7 @@ def test_a_hundred_megabytes_cross_both_ways(sbx: Sandbox) -> None:
     sbx.run("del large")
 
 
-def test_what_the_session_has_no_memory_for() -> None:
+def test_value_above_the_memory_limit_is_rejected() -> None:
     with Sandbox(sandfork.Policy(limits={"memory": "64MiB"})) as small:
         with pytest.raises(sandfork.ValueTooLarge, match=f"has room for {64 << 20}"):
             small.set(huge=numpy.zeros(9 << 20))

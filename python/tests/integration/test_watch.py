@@ -21,7 +21,7 @@ def taken(watch: FileWatch, last: FileEvent) -> list[FileEvent]:
     raise AssertionError(f"no {last} after {seen}: {watch.ended}")
 
 
-def test_what_changes_is_reported_in_order(sbx: Sandbox) -> None:
+def test_changes_are_reported_in_order(sbx: Sandbox) -> None:
     with sbx.files.watch() as watch:
         assert watch.events(0) == []
         with pytest.raises(RequestError, match="timeout is of type str: give seconds"):
@@ -54,7 +54,7 @@ def test_events_come_while_a_cell_runs(sbx: Sandbox) -> None:
     assert ("create", "in") in seen
 
 
-def test_a_caller_that_does_not_read_is_told_what_it_lost(sbx: Sandbox) -> None:
+def test_slow_reader_is_told_about_lost_output(sbx: Sandbox) -> None:
     with sbx.files.watch() as watch:
         sbx.run("import os; os.mkdir('a')")
         code = "for n in range(50_000):\n    os.rename('a', 'b'); os.rename('b', 'a')"
@@ -79,7 +79,7 @@ def test_a_watch_ends_with_its_session(sbx: Sandbox) -> None:
     assert again.ended == "it was closed"
 
 
-def test_what_cannot_be_watched_is_refused(sbx: Sandbox) -> None:
+def test_unwatchable_path_is_rejected(sbx: Sandbox) -> None:
     sbx.files.write("file", "x")
     with pytest.raises(FileNotFound):
         sbx.files.watch("missing")
@@ -95,7 +95,7 @@ def test_what_cannot_be_watched_is_refused(sbx: Sandbox) -> None:
         watch.close()
 
 
-def test_tasks_watch_too() -> None:
+def test_async_watch_works_in_tasks() -> None:
     async def main() -> None:
         async with AsyncSandbox() as sbx:
             made: asyncio.Future[str] = asyncio.get_running_loop().create_future()

@@ -17,7 +17,7 @@ from ..support.waiting import eventually
 from .support import Server
 
 
-def test_a_run_answers_with_its_outcome(server: Server) -> None:
+def test_run_responds_with_its_outcome(server: Server) -> None:
     code = "import sys\nopen('b', 'w').write(open('a').read())\nprint(sys.argv[1], input())\n6 * 7"
     answer = server.run(
         code,
@@ -74,7 +74,7 @@ def test_output_comes_as_events_and_the_result_last(server: Server) -> None:
     assert "".join(data["text"] for name, data in output) == result["stdout"] == "a\ufffd"
 
 
-def test_a_mistake_has_its_status_with_events_too(server: Server) -> None:
+def test_request_error_has_its_status_with_event_streams_too(server: Server) -> None:
     answer = server.ask("POST", "/v1/runs", {}, Accept="text/event-stream")
     assert answer.status == 422
 
@@ -105,7 +105,7 @@ def test_a_batch_has_a_line_for_each_task(server: Server) -> None:
         {"limits": {"wall": "99h"}, "code": "1"},
     ],
 )
-def test_a_task_that_is_none_is_told_in_its_line(server: Server, task: dict) -> None:
+def test_invalid_task_is_an_error_in_its_line(server: Server, task: dict) -> None:
     results = _results(server, {"tasks": [{"id": "a", **task}, {"code": "1"}]})
     # Another attempt would find the same request.
     assert results["a"]["status"] == "refused"
@@ -136,7 +136,7 @@ def test_a_session_keeps_its_variables(server: Server, session: str) -> None:
     assert server.ask("POST", f"{session}/cells", {"code": "x"}).json["error"]["name"] == "NameError"
 
 
-def test_a_fork_of_a_session_goes_its_own_way(server: Server, session: str) -> None:
+def test_fork_of_a_session_is_independent(server: Server, session: str) -> None:
     assert (
         server.ask("POST", f"{session}/cells", {"code": "x = [1]; open('kept', 'w').write('text')"}).status
         == 200
@@ -183,7 +183,7 @@ def test_files_go_in_and_out(server: Server, session: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["..%2Fup", "%2Fetc%2Fpasswd", "a%00b", "..%2F..%2Fetc%2Fpasswd"])
-def test_no_path_leads_out_of_the_work_directory(server: Server, session: str, path: str) -> None:
+def test_paths_cannot_leave_the_work_directory(server: Server, session: str, path: str) -> None:
     for method, body in (("GET", None), ("PUT", b"x"), ("DELETE", None)):
         assert server.ask(method, f"{session}/files/{path}", body).status in (404, 422)
 
@@ -207,7 +207,7 @@ def test_a_cell_is_interrupted(server: Server, session: str) -> None:
     assert server.ask("POST", f"{session}/cells", {"code": "1"}).json["value"] == 1
 
 
-def test_a_client_that_leaves_interrupts_its_cell(server: Server, session: str) -> None:
+def test_disconnected_client_interrupts_its_cell(server: Server, session: str) -> None:
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
     connection.request("POST", f"{session}/cells", json.dumps({"code": "import time\ntime.sleep(25)"}))
     eventually(lambda: server.ask("GET", session).json["busy"])
@@ -238,14 +238,14 @@ def test_cells_that_wait_end_with_their_session(server: Server, session: str) ->
             assert connection.getresponse().status == 404
 
 
-def test_a_closed_session_is_not_there(server: Server, session: str) -> None:
+def test_closed_session_is_not_found(server: Server, session: str) -> None:
     assert server.ask("DELETE", session).status == 204
     for method, path in (("DELETE", ""), ("GET", ""), ("POST", "/cells"), ("GET", "/files/a")):
         body = {"code": "1"} if path == "/cells" else None
         assert server.ask(method, session + path, body).status == 404
 
 
-def test_a_session_that_is_not_used_is_closed(server: Server) -> None:
+def test_idle_session_is_closed(server: Server) -> None:
     answer = server.ask("POST", "/v1/sessions", {"idle": 0.1})
     eventually(lambda: answer.json["id"] not in server.ask("GET", "/v1/sessions").body.decode())
 
@@ -271,7 +271,7 @@ def test_a_session_that_is_not_used_is_closed(server: Server) -> None:
         (b'{"args": ' + b"[" * 100_000, "type"),
     ],
 )
-def test_a_mistake_is_one_sentence(server: Server, body: object, word: str) -> None:
+def test_request_error_is_one_sentence(server: Server, body: object, word: str) -> None:
     answer = server.ask("POST", "/v1/runs", body)
     assert answer.status == 422, answer
     error = answer.json["error"]
@@ -299,7 +299,7 @@ def test_unknown_paths_and_methods(server: Server) -> None:
         ("DELETE", "/templates/%FF"),
     ],
 )
-def test_a_path_that_is_no_text_is_a_mistake_as_others(server: Server, method: str, path: str) -> None:
+def test_non_text_path_is_a_request_error(server: Server, method: str, path: str) -> None:
     session = server.ask("POST", "/v1/sessions", {}).json["id"]
     answer = server.ask(method, path.format(session=session))
     assert answer.status in (400, 422)
@@ -307,7 +307,7 @@ def test_a_path_that_is_no_text_is_a_mistake_as_others(server: Server, method: s
     assert "Invalid UTF-8" in said
 
 
-def test_what_is_served_is_what_is_described(server: Server) -> None:
+def test_openapi_describes_every_route(server: Server) -> None:
     described = server.ask("GET", "/v1/openapi.json").json
     assert described["openapi"].startswith("3.")
     for path, methods in described["paths"].items():
@@ -318,7 +318,7 @@ def test_what_is_served_is_what_is_described(server: Server) -> None:
             assert b"no such path" not in answer.body, (method, path)
 
 
-def test_an_outcome_has_what_is_described(server: Server) -> None:
+def test_outcome_matches_its_description(server: Server) -> None:
     schemas = server.ask("GET", "/v1/openapi.json").json["components"]["schemas"]
     keys = {name: set(schema.get("properties", {})) for name, schema in schemas.items()}
     failed = server.run("import socket; socket.socket()").json
@@ -342,7 +342,7 @@ def test_the_ids_of_a_batch_are_its_tasks_own(server: Server) -> None:
         assert "occurs twice" in answer.json["error"]["message"]
 
 
-def test_what_is_too_long_is_named(server: Server) -> None:
+def test_oversized_arguments_are_named(server: Server) -> None:
     answer = server.run("1", args=["x" * (3 << 20)])
     assert answer.status == 422
     assert "arguments" in answer.json["error"]["message"]
@@ -357,7 +357,7 @@ def test_a_file_name_with_a_nul_is_refused(server: Server) -> None:
     assert server.ask("POST", cells, {"code": "1"}).json["value"] == 1
 
 
-def test_a_file_that_has_no_room_stays_as_it_was(start: Any) -> None:
+def test_file_is_unchanged_if_the_data_does_not_fit(start: Any) -> None:
     server = start("--set", "filesystem.work_size=1MiB")
     session = server.ask("POST", "/v1/sessions", {}).json["id"]
     files = f"/v1/sessions/{session}/files"
@@ -374,9 +374,7 @@ def test_a_file_that_has_no_room_stays_as_it_was(start: Any) -> None:
         assert server.ask("GET", f"{files}/kept").body == contents
 
 
-def test_a_task_that_has_run_keeps_its_status_without_room_for_its_output(
-    start: Any, tmp_path: pathlib.Path
-) -> None:
+def test_finished_task_keeps_its_status_if_output_does_not_fit(start: Any, tmp_path: pathlib.Path) -> None:
     config = tmp_path / "server.toml"
     config.write_text('[http]\nbody = "64KiB"\nbodies = "2MiB"\n')
     server = start("--config", str(config), "--set", "limits.output=4MiB")

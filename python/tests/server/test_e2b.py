@@ -163,7 +163,7 @@ Rich()
     assert (rich.json, rich.javascript, rich.is_main_result) == ({"a": [1]}, "x()", True)
 
 
-def test_variables_of_the_environment_are_of_a_cell_or_a_sandbox(sandbox: Sandbox) -> None:
+def test_environment_variables_apply_to_a_cell_or_sandbox(sandbox: Sandbox) -> None:
     ask = "import os; [os.environ.get(name) for name in ('PLACE', 'MORE')]"
     assert sandbox.run_code(ask).text == "['the sandbox', None]"
     envs = {"PLACE": 'the cell\'s "own"\n', "MORE": "é"}
@@ -173,7 +173,7 @@ def test_variables_of_the_environment_are_of_a_cell_or_a_sandbox(sandbox: Sandbo
         sandbox.run_code("1", envs={"a=b": "c"})
 
 
-def test_a_cell_whose_client_leaves_is_interrupted(sandbox: Sandbox) -> None:
+def test_cell_of_a_disconnected_client_is_interrupted(sandbox: Sandbox) -> None:
     with pytest.raises(TimeoutException):
         sandbox.run_code("import time\nwhile True: time.sleep(0.1)", timeout=0.5)
     # It would wait for the end of the other one, which the policy allows 30 s.
@@ -196,7 +196,7 @@ def test_a_limit_is_an_error_that_names_it(served: Server) -> None:
         assert sandbox.run_code("1").text == "1"
 
 
-def test_contexts_have_variables_and_files_of_their_own(sandbox: Sandbox) -> None:
+def test_contexts_have_separate_variables_and_files(sandbox: Sandbox) -> None:
     default = sandbox.list_code_contexts()[0]
     context = sandbox.create_code_context(cwd="/home/user/deep/er")
     assert (context.language, context.cwd) == ("python", "/work/deep/er")
@@ -251,7 +251,7 @@ def test_files_are_those_of_the_cells(sandbox: Sandbox) -> None:
     assert not files.exists("new/b.txt")
 
 
-def test_what_is_not_there_is_not_found(sandbox: Sandbox) -> None:
+def test_missing_paths_are_not_found(sandbox: Sandbox) -> None:
     files = sandbox.files
     for call in (files.read, files.list, files.get_info, files.remove):
         with pytest.raises(NotFoundException):
@@ -261,7 +261,7 @@ def test_what_is_not_there_is_not_found(sandbox: Sandbox) -> None:
 
 
 @pytest.mark.parametrize("path", ["/etc/passwd", "../x", "/home/user/../../etc", "/home/users/a", "a\0b"])
-def test_paths_lead_nowhere_else(sandbox: Sandbox, path: str) -> None:
+def test_path_traversal_is_rejected(sandbox: Sandbox, path: str) -> None:
     files = sandbox.files
     for call in (files.read, files.list, files.get_info, files.remove, files.make_dir):
         with pytest.raises(InvalidArgumentException):
@@ -282,7 +282,7 @@ def test_links_of_a_guest_are_not_followed(sandbox: Sandbox) -> None:
         sandbox.files.read("file")
 
 
-def test_what_is_not_served_is_refused_by_name(sandbox: Sandbox) -> None:
+def test_unsupported_features_are_rejected_by_name(sandbox: Sandbox) -> None:
     with pytest.raises(SandboxException, match="one user"):
         sandbox.files.read("x", user="root")
     with pytest.raises(SandboxException, match="one user"):
@@ -294,7 +294,7 @@ def test_what_is_not_served_is_refused_by_name(sandbox: Sandbox) -> None:
     assert sandbox.get_metrics() == []
 
 
-def test_a_client_asks_what_happened_in_a_directory(sandbox: Sandbox) -> None:
+def test_client_polls_directory_events(sandbox: Sandbox) -> None:
     sandbox.files.make_dir("watched/below")
     handle = sandbox.files.watch_dir("/home/user/watched", recursive=True)
     assert handle.get_new_events() == []
@@ -315,7 +315,7 @@ def test_a_client_asks_what_happened_in_a_directory(sandbox: Sandbox) -> None:
         sandbox.files.watch_dir("/etc")
 
 
-def test_a_flood_of_changes_is_an_error_and_no_end(sandbox: Sandbox) -> None:
+def test_flood_of_changes_is_an_error_and_keeps_the_watch(sandbox: Sandbox) -> None:
     handle = sandbox.files.watch_dir(".")
     sandbox.run_code("import os\nfor n in range(10_000):\n    os.mkdir('x'); os.rmdir('x')")
     with pytest.raises(SandboxException, match="more events than are kept"):
@@ -338,7 +338,7 @@ def test_a_tenant_has_few_watches(served: Server, sandbox: Sandbox) -> None:
             handle.get_new_events()
 
 
-async def test_a_stream_has_what_happens_in_a_directory(served: Server) -> None:
+async def test_stream_contains_directory_events(served: Server) -> None:
     sandbox = await AsyncSandbox.create(**options(served))
     try:
         seen: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
@@ -420,7 +420,7 @@ def test_commands_run_in_the_background(sandbox: Sandbox) -> None:
         commands.send_stdin(handle.pid, "x")
 
 
-def test_a_command_goes_on_without_its_client(sandbox: Sandbox) -> None:
+def test_command_continues_without_its_client(sandbox: Sandbox) -> None:
     commands = sandbox.commands
     # More than its pipe holds, while nothing reads it.
     code = "until test -e go; do sleep 0.01; done; head -c 200000 /dev/zero; echo; touch over; exec sleep 600"
@@ -433,13 +433,13 @@ def test_a_command_goes_on_without_its_client(sandbox: Sandbox) -> None:
     assert commands.kill(handle.pid) is False
 
 
-def test_a_command_ends_at_its_time(sandbox: Sandbox) -> None:
+def test_command_ends_at_its_timeout(sandbox: Sandbox) -> None:
     with pytest.raises(TimeoutException):
         sandbox.commands.run("sleep 600", timeout=1)
     eventually(lambda: all("sleep 600" not in process.args[-1] for process in sandbox.commands.list()))
 
 
-def test_input_that_nothing_reads_holds_up_its_client_only(sandbox: Sandbox) -> None:
+def test_unread_input_blocks_only_its_client(sandbox: Sandbox) -> None:
     commands = sandbox.commands
     handle = commands.run("exec sleep 600", background=True, stdin=True, timeout=600)
     with pytest.raises(TimeoutException):
@@ -464,7 +464,7 @@ def test_a_command_has_limits(served: Server) -> None:
                 handle.wait()
 
 
-def test_a_guest_that_ends_what_starts_commands_is_no_fault_of_the_server(sandbox: Sandbox) -> None:
+def test_killed_program_starter_is_not_a_server_error(sandbox: Sandbox) -> None:
     # Also the process that starts commands, which ends a little later.
     code = """import os
 for name in filter(str.isdigit, os.listdir("/proc")):
@@ -477,7 +477,7 @@ for name in filter(str.isdigit, os.listdir("/proc")):
             assert sandbox.commands.run("echo hi").stdout == "hi\n"
 
 
-def test_a_terminal_is_typed_on(sandbox: Sandbox) -> None:
+def test_terminal_receives_input(sandbox: Sandbox) -> None:
     output = bytearray()
     terminal = sandbox.pty.create(PtySize(rows=30, cols=100), envs={"PS1": ""}, timeout=60)
     sandbox.pty.resize(terminal.pid, PtySize(rows=40, cols=120))
@@ -495,7 +495,7 @@ def test_a_terminal_is_typed_on(sandbox: Sandbox) -> None:
 # Sandboxes.
 
 
-def test_a_sandbox_ends_when_its_time_is_over(served: Server) -> None:
+def test_sandbox_ends_at_its_timeout(served: Server) -> None:
     with made(served, timeout=300) as sandbox:
         assert sandbox.is_running()
         info = sandbox.get_info()
@@ -518,7 +518,7 @@ def test_a_sandbox_ends_when_its_time_is_over(served: Server) -> None:
         assert not sandbox.kill()
 
 
-def test_the_end_of_a_sandbox_ends_what_it_runs(served: Server) -> None:
+def test_end_of_a_sandbox_ends_its_programs(served: Server) -> None:
     with made(served) as sandbox:
         begun = threading.Event()
         ended: list[Any] = []
@@ -545,7 +545,7 @@ def test_the_end_of_a_sandbox_ends_what_it_runs(served: Server) -> None:
             assert {cell.result().status for cell in waiting} == {404}
 
 
-def test_sandboxes_are_listed_page_by_page(served: Server) -> None:
+def test_sandbox_list_is_paginated(served: Server) -> None:
     mark = uuid.uuid4().hex
     with contextlib.ExitStack() as stack:
         each = [
@@ -586,7 +586,7 @@ def files_on_disk(server: Server) -> int:
     )
 
 
-def test_a_paused_sandbox_goes_on_when_a_client_connects(served: Server) -> None:
+def test_paused_sandbox_resumes_when_a_client_connects(served: Server) -> None:
     with made(served, envs={"PLACE": "here"}, timeout=3600) as sandbox:
         other = sandbox.create_code_context()
         sandbox.run_code("import os; x = [1]; open('kept', 'w').write(os.environ['PLACE'])")
@@ -644,7 +644,7 @@ def test_a_paused_sandbox_has_no_watches(served: Server) -> None:
         other.files.watch_dir(".").stop()
 
 
-def test_what_cannot_be_paused_goes_on(served: Server) -> None:
+def test_sandbox_that_cannot_be_paused_continues(served: Server) -> None:
     with made(served) as sandbox:
         sandbox.run_code("x = 1")
         running = sandbox.commands.run("sleep 1000", background=True)
@@ -666,7 +666,7 @@ def test_what_cannot_be_paused_goes_on(served: Server) -> None:
         assert sandbox.run_code("y", context=other).text == "2"
 
 
-def test_a_sandbox_whose_context_has_ended_is_there(served: Server) -> None:
+def test_sandbox_survives_its_ended_context(served: Server) -> None:
     with made(served) as sandbox:
         sandbox.run_code("import os; os._exit(3)")
         for call in (sandbox.pause, sandbox.create_snapshot, sandbox.fork):
@@ -677,7 +677,7 @@ def test_a_sandbox_whose_context_has_ended_is_there(served: Server) -> None:
         assert sandbox.pause()
 
 
-def test_a_sandbox_is_paused_when_its_time_is_over(served: Server) -> None:
+def test_sandbox_is_paused_at_its_timeout(served: Server) -> None:
     with made(served, timeout=1, lifecycle={"on_timeout": "pause"}) as sandbox:
         eventually(lambda: states(served)[sandbox.sandbox_id] == "paused")
         assert Sandbox.connect(sandbox.sandbox_id, **options(served)).run_code("6 * 7").text == "42"
@@ -739,7 +739,7 @@ def test_a_snapshot_is_a_template_until_it_is_deleted(served: Server) -> None:
         sandbox.run_code("e.set(); t.join()")
 
 
-def test_a_name_of_several_snapshots_is_that_of_the_last(served: Server) -> None:
+def test_shared_snapshot_name_refers_to_the_latest(served: Server) -> None:
     with made(served) as sandbox:
         taken = []
         for number in range(6):
@@ -754,7 +754,7 @@ def test_a_name_of_several_snapshots_is_that_of_the_last(served: Server) -> None
                 Sandbox.create(template=taken[number], **options(served))
 
 
-def test_a_sandbox_is_its_tenant_s_alone(served: Server, sandbox: Sandbox) -> None:
+def test_sandbox_belongs_to_its_tenant(served: Server, sandbox: Sandbox) -> None:
     other = options(served, BETA)
     identity = sandbox.sandbox_id
     assert Sandbox.list(**other).next_items() == []
@@ -774,7 +774,7 @@ def test_a_sandbox_is_its_tenant_s_alone(served: Server, sandbox: Sandbox) -> No
             assert (answer.status, answer.json["message"]) == (502, "the sandbox was not found")
 
 
-def test_more_than_a_tenant_may_have_is_refused(served: Server) -> None:
+def test_tenant_quotas_are_enforced(served: Server) -> None:
     with made(served, BETA) as sandbox, made(served, BETA):
         with pytest.raises(RateLimitException, match="2 sessions"):
             Sandbox.create(**options(served, BETA))
@@ -804,7 +804,7 @@ def test_more_than_a_tenant_may_have_is_refused(served: Server) -> None:
         ({"templateID": "base", "volumeMounts": [{"name": "a"}]}, 501, "volumeMounts"),
     ],
 )
-def test_a_sandbox_that_cannot_be_made_is_refused(
+def test_sandbox_that_cannot_be_created_is_refused(
     served: Server, asked: Any, status: int, words: str
 ) -> None:
     answer = served.ask("POST", "/v2/sandboxes", asked, X_API_Key=ALPHA)
@@ -860,7 +860,7 @@ def test_malformed_requests_are_answered(served: Server, sandbox: Sandbox) -> No
     assert served.ask("GET", "/v2/sandboxes?startedAfter=2020", X_API_Key=ALPHA).status == 501
 
 
-async def test_the_asynchronous_client_does_the_same(served: Server) -> None:
+async def test_async_client_behaves_the_same(served: Server) -> None:
     sandbox = await AsyncSandbox.create(metadata={"way": "async"}, **options(served))
     try:
         lines: list[str] = []

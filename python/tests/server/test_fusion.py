@@ -53,7 +53,7 @@ def test_a_program_reads_its_input_and_its_files(server: Server) -> None:
         ("while True: pass", 1, "TimeLimitExceeded", None, "limits.wall"),
     ],
 )
-def test_what_fails_says_how(
+def test_failure_describes_its_cause(
     server: Server, code: str, timeout: int, status: str, return_code: int | None, stderr: str
 ) -> None:
     result = _run(server, code, run_timeout=timeout, memory_limit_MB=256)
@@ -64,11 +64,11 @@ def test_what_fails_says_how(
     assert stderr in (result.run_result.stderr or "")
 
 
-def test_a_timeout_above_the_policy_s_is_the_policy_s(server: Server) -> None:
+def test_timeout_is_capped_by_the_policy(server: Server) -> None:
     assert _run(server, "print(1)", run_timeout=10**9).status == fusion.RunStatus.Success
 
 
-def test_a_limit_of_memory_is_that_of_the_request(server: Server) -> None:
+def test_memory_limit_of_the_request_applies(server: Server) -> None:
     code = "print(len('a' * (100 << 20)))"
     request = {"code": code, "memory_limit_MB": 64}
     failed = server.ask("POST", "/run_code", request).json
@@ -98,7 +98,7 @@ def test_programs_of_the_host(server: Server) -> None:
     assert result.run_result.stdout == "42\n"
 
 
-def test_a_language_whose_program_is_missing_is_a_mistake_of_the_request(server: Server) -> None:
+def test_language_without_its_program_is_a_request_error(server: Server) -> None:
     if shutil.which("julia", path="/usr/bin:/bin") is not None:
         pytest.skip("julia is installed")
     answer = server.ask("POST", "/run_code", {"code": "1", "language": "julia"})
@@ -164,7 +164,7 @@ def test_the_time_of_all_cells_is_bounded(server: Server) -> None:
     assert len(result.cells) == 2
 
 
-def test_a_time_that_no_clock_has_is_no_bound(server: Server) -> None:
+def test_unrepresentable_time_is_no_limit(server: Server) -> None:
     for time in (1e18, 1e300):
         request = {"cells": ["print(1)"], "total_timeout": time}
         assert server.ask("POST", "/run_jupyter", request).json["status"] == "Success"
@@ -173,7 +173,7 @@ def test_a_time_that_no_clock_has_is_no_bound(server: Server) -> None:
     assert "total_timeout: -1 s" in answer.json["detail"]
 
 
-async def test_the_client_for_asyncio(server: Server) -> None:
+async def test_asyncio_client_works(server: Server) -> None:
     request = fusion.RunCodeRequest(code="print(6 * 7)", language="python")
     result = await fusion.run_code_async(request, endpoint=server.url, max_attempts=1)
     assert result.run_result is not None
@@ -201,7 +201,7 @@ def test_a_request_without_a_language_is_python(server: Server) -> None:
         ({"code": "1", "fetch_files": ["/etc/passwd"]}, "/etc/passwd"),
     ],
 )
-def test_a_mistake_is_one_sentence_with_its_field(server: Server, request_: dict, word: str) -> None:
+def test_request_error_is_one_sentence_with_its_field(server: Server, request_: dict, word: str) -> None:
     answer = server.ask("POST", "/run_code", request_)
     assert answer.status == 422, answer
     assert word in answer.json["detail"]

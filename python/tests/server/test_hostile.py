@@ -55,7 +55,7 @@ def _answer(connection: socket.socket) -> bytes:
         b"GET /\x00 HTTP/1.1\r\n\r\n",
     ],
 )
-def test_a_head_that_is_none_is_refused(server: Server, head: bytes) -> None:
+def test_malformed_request_head_is_rejected(server: Server, head: bytes) -> None:
     try:
         answer = _answer(_raw(server, head))
     except ConnectionResetError:
@@ -126,7 +126,7 @@ def test_a_notebook_is_bounded_as_a_whole(start: Any, tmp_path: pathlib.Path) ->
     assert list(server.ask("POST", "/run_jupyter", one).json["files"]) == ["a"]
 
 
-def test_the_cells_of_a_notebook_leave_turns_to_others(start: Any) -> None:
+def test_notebook_cells_alternate_with_other_work(start: Any) -> None:
     server: Server = start("--jobs", "1")
     body = json.dumps({"cells": ["import time; time.sleep(0.2)"] * 300, "total_timeout": 1e9})
     head = f"POST /run_jupyter HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n"
@@ -210,7 +210,7 @@ def test_an_error_quotes_no_long_request(server: Server, path: str, body: Any) -
     ],
     ids=["request", "answer", "tasks"],
 )
-def test_what_takes_long_keeps_no_thread_that_serves_others(
+def test_slow_work_blocks_no_serving_thread(
     start: Any, monkeypatch: pytest.MonkeyPatch, path: str, body: Any
 ) -> None:
     monkeypatch.setenv("TOKIO_WORKER_THREADS", "1")
@@ -243,7 +243,7 @@ def test_a_form_has_a_bounded_number_of_parts(start: Any) -> None:
         assert answer.status == status, answer.body
 
 
-def test_a_list_of_commands_has_the_beginnings_of_long_ones(start: Any) -> None:
+def test_list_of_commands_truncates_long_ones(start: Any) -> None:
     server: Server = start()
     own = _sandbox(server)
     # Each byte takes six in JSON.
@@ -262,7 +262,7 @@ def test_a_list_of_commands_has_the_beginnings_of_long_ones(start: Any) -> None:
     connection.close()
 
 
-def test_a_method_that_a_client_makes_up_is_not_in_the_log(start: Any) -> None:
+def test_invented_http_method_is_not_logged(start: Any) -> None:
     server: Server = start()
     assert server.ask("A" * 60_000, "/v1/runs").status == 405
     server.process.terminate()
@@ -318,7 +318,7 @@ def test_json_of_a_guest_takes_no_more_memory_than_its_text(start: Any, path: st
     assert _peak(server) - before < 100
 
 
-def test_a_client_that_sends_too_much_hears_of_it(start: Any, tmp_path: pathlib.Path) -> None:
+def test_oversized_request_gets_an_error(start: Any, tmp_path: pathlib.Path) -> None:
     server: Server = start("--config", _bounded(tmp_path, body="16MiB", bodies="16MiB"))
     assert server.ask("POST", "/v1/runs", bytes(24 << 20)).status == 413
 
@@ -354,7 +354,7 @@ def test_a_slow_head_and_an_idle_connection_are_closed(start: Any, tmp_path: pat
         assert _answer(_raw(server, data))[:12] in (b"", b"HTTP/1.1 408")
 
 
-def test_a_client_that_never_reads_is_given_up(start: Any, tmp_path: pathlib.Path) -> None:
+def test_client_that_never_reads_is_dropped(start: Any, tmp_path: pathlib.Path) -> None:
     server: Server = start("--config", _bounded(tmp_path, pause="500ms"))
     connection = socket.socket()
     # A small window, so that little of the answer is on its way.
@@ -378,7 +378,7 @@ def test_connections_that_no_tenant_uses_make_room(start: Any, tmp_path: pathlib
         connection.close()
 
 
-def test_a_client_that_leaves_ends_its_run(server: Server) -> None:
+def test_disconnected_client_cancels_its_run(server: Server) -> None:
     with server.running("import time; time.sleep(25)"):
         pass
     begun = time.monotonic()
@@ -401,7 +401,7 @@ def _sessions(server: Server) -> int:
     return int(line)
 
 
-def test_an_upload_keeps_no_session(start: Any) -> None:
+def test_upload_keeps_no_session_alive(start: Any) -> None:
     server: Server = start()
     closed = server.ask("POST", "/v1/sessions").json["id"]
     idle = server.ask("POST", "/v1/sessions", {"idle": 1}).json["id"]
@@ -469,7 +469,7 @@ def test_the_tasks_of_a_batch_take_memory_of_bodies(start: Any, tmp_path: pathli
     assert "http.bodies" in answer.json["error"]["message"]
 
 
-def test_a_batch_whose_tasks_find_no_memory_is_refused(start: Any, tmp_path: pathlib.Path) -> None:
+def test_batch_without_memory_for_its_tasks_is_refused(start: Any, tmp_path: pathlib.Path) -> None:
     server: Server = start("--config", _bounded(tmp_path, body="8MiB", bodies="32MiB"))
     # Bodies that do not come have their memory.
     head = f"POST /v1/runs HTTP/1.1\r\nHost: localhost\r\nContent-Length: {8 << 20}\r\n\r\n"

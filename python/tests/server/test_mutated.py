@@ -130,7 +130,7 @@ def _mutated_path(path: str, draw: random.Random) -> str:
     )
 
 
-def test_a_request_that_is_nearly_right_has_an_answer(server: Server) -> None:
+def test_almost_valid_request_gets_a_response(server: Server) -> None:
     draw = random.Random(_SEED)
     session = server.ask("POST", "/v1/sessions", {}).json["id"]
     made = server.ask("POST", "/sandboxes", {"templateID": "base"}).json

@@ -30,7 +30,7 @@ def _run(page: Browser, code: str) -> str:
     return str(page.value("at('result').innerText"))
 
 
-def test_nothing_is_taken_from_elsewhere(server: Server) -> None:
+def test_nothing_is_loaded_from_other_sites(server: Server) -> None:
     for path in "/", "/page.js", "/page.css":
         answer = server.ask("GET", path)
         assert answer.status == 200
@@ -61,7 +61,7 @@ def test_an_exception_and_a_refusal_are_explained(page: Browser) -> None:
     page.wait_for("at('failures').innerText.includes('--set filesystem.read=/etc/shadow')")
 
 
-def test_what_a_guest_prints_is_text(page: Browser) -> None:
+def test_guest_output_is_shown_as_text(page: Browser) -> None:
     markup = "<img src=x onerror=document.title=1><script>document.title=2</script>"
     assert markup in _run(page, f"print({markup!r})")
     assert page.value("document.title") == "Sandfork"
@@ -74,7 +74,7 @@ def test_a_session_that_ends_is_followed_by_another(page: Browser) -> None:
     assert _run(page, "'new'").strip() == '"new"'
 
 
-def test_a_cell_that_is_refused_leaves_the_session(page: Browser) -> None:
+def test_rejected_cell_keeps_the_session(page: Browser) -> None:
     _run(page, "kept = 6")
     # The network fails once.
     page.value(
@@ -96,7 +96,7 @@ def _playground_row(page: Browser) -> int:
     return int(str(page.value(f"{rows}.indexOf(true)")))
 
 
-def test_a_session_is_forked_and_left_from_the_list(page: Browser) -> None:
+def test_page_forks_and_closes_listed_sessions(page: Browser) -> None:
     _run(page, "x = [1]")
     first = _playground_row(page)
     _click(page, first, "Fork")
@@ -115,7 +115,7 @@ def test_sessions_are_closed_from_the_list(page: Browser) -> None:
         page.wait_for(f"at('sessions').rows.length === {left}")
 
 
-def test_without_a_token_the_page_says_what_is_wrong(start, page: Browser, tmp_path: pathlib.Path) -> None:
+def test_page_reports_a_missing_token(start, page: Browser, tmp_path: pathlib.Path) -> None:
     tokens = tmp_path / "tokens"
     tokens.write_text("a-token-that-is-long-enough-for-this\n")
     tokens.chmod(0o600)

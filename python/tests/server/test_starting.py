@@ -76,7 +76,7 @@ def test_connections_are_encrypted(start: Any, tmp_path: pathlib.Path) -> None:
             assert not plain.recv(4096).startswith(b"HTTP")
 
 
-def test_a_certificate_that_is_none_is_named(tmp_path: pathlib.Path) -> None:
+def test_invalid_certificate_is_named(tmp_path: pathlib.Path) -> None:
     command = [_binary.find(), "server", "--check", "--config", _config(tmp_path)]
     (tmp_path / "certificate.pem").write_text("none")
     for name in ("certificate.pem", "key.pem"):
@@ -88,7 +88,7 @@ def test_a_certificate_that_is_none_is_named(tmp_path: pathlib.Path) -> None:
             (tmp_path / "key.pem").unlink()
 
 
-def test_systemd_opens_the_socket_and_hears_when_it_is_served(tmp_path: pathlib.Path) -> None:
+def test_systemd_passes_the_socket_and_is_notified(tmp_path: pathlib.Path) -> None:
     notified = tmp_path / "notify"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as hears, socket.socket() as listens:
         hears.bind(str(notified))

@@ -49,7 +49,7 @@ def _as(token: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {token}"}
 
 
-def test_only_a_known_token_lets_in(start: Any, tokens: pathlib.Path) -> None:
+def test_only_a_known_token_is_accepted(start: Any, tokens: pathlib.Path) -> None:
     server: Server = start("--token-file", str(tokens))
     body = {"code": "1"}
     assert server.ask("POST", "/v1/runs", body).status == 401
@@ -132,7 +132,7 @@ def test_sessions_leave_descriptors_to_others(start: Any, tokens: pathlib.Path) 
     assert server.ask("POST", "/v1/sessions", **_as(ALPHA)).status == 201
 
 
-def test_a_tenant_has_half_of_the_connections_that_there_can_be(start: Any, tokens: pathlib.Path) -> None:
+def test_tenant_gets_half_of_the_possible_connections(start: Any, tokens: pathlib.Path) -> None:
     # The library needs those below 1024.
     server: Server = start("--token-file", str(tokens), descriptors=1100)
     session = f"/v1/sessions/{server.ask('POST', '/v1/sessions', **_as(ALPHA)).json['id']}"
@@ -187,7 +187,7 @@ def test_guests_that_do_not_start_programs_leave_threads_to_others(start: Any, t
         connection.close()
 
 
-def test_a_session_is_its_tenant_s_alone(start: Any, tokens: pathlib.Path) -> None:
+def test_session_belongs_to_its_tenant(start: Any, tokens: pathlib.Path) -> None:
     server: Server = start("--token-file", str(tokens))
     opened = server.ask("POST", "/v1/sessions", **_as(ALPHA)).json["id"]
     path = f"/v1/sessions/{opened}"
@@ -283,7 +283,7 @@ def test_an_interpreter_for_a_request_uses_up_processor_time(start: Any, tmp_pat
     assert statuses == {200, 429}
 
 
-def test_what_a_cell_leaves_running_uses_up_processor_time(start: Any, tmp_path: pathlib.Path) -> None:
+def test_background_work_of_a_cell_uses_up_cpu_time(start: Any, tmp_path: pathlib.Path) -> None:
     server: Server = start("--config", _config(tmp_path, "[default]\ncpu_an_hour = '1s'\n"))
     cells = f"/v1/sessions/{server.ask('POST', '/v1/sessions').json['id']}/cells"
     assert server.ask("POST", cells, {"code": BURN}).json["status"] == "ok"
@@ -294,7 +294,7 @@ def test_what_a_cell_leaves_running_uses_up_processor_time(start: Any, tmp_path:
     assert "processor time" in answer.json["error"]["message"]
 
 
-def test_what_is_left_running_counts_though_no_request_asks(start: Any, tmp_path: pathlib.Path) -> None:
+def test_background_work_counts_without_requests(start: Any, tmp_path: pathlib.Path) -> None:
     server: Server = start("--config", _config(tmp_path, "[default]\ncpu_an_hour = '1s'\n"))
     cells = f"/v1/sessions/{server.ask('POST', '/v1/sessions').json['id']}/cells"
     assert server.ask("POST", cells, {"code": BURN}).json["status"] == "ok"
@@ -329,7 +329,7 @@ def test_a_tenant_leaves_memory_of_bodies_to_others(
 
 
 @pytest.mark.parametrize(("count", "status"), [(5_000, 200), (25_000, 413)])
-def test_a_message_of_mcp_counts_with_what_reading_it_takes(
+def test_mcp_message_reserves_its_parsing_memory(
     start: Any, tmp_path: pathlib.Path, count: int, status: int
 ) -> None:
     server: Server = start("--config", _config(tmp_path, "[http]\nbody = '1MiB'\nbodies = '4MiB'\n"))
@@ -344,7 +344,7 @@ def test_a_message_of_mcp_counts_with_what_reading_it_takes(
     assert server.ask("POST", "/mcp", message, **headers).status == status
 
 
-def test_more_than_the_server_can_do_is_refused(start: Any) -> None:
+def test_overload_is_refused(start: Any) -> None:
     server: Server = start("--jobs", "1", "--queue", "0")
     session = f"/v1/sessions/{server.ask('POST', '/v1/sessions').json['id']}"
     with server.running("import time; time.sleep(60)"):
@@ -358,7 +358,7 @@ def test_more_than_the_server_can_do_is_refused(start: Any) -> None:
     eventually(lambda: server.run("1").status == 200)
 
 
-def test_a_server_that_ends_lets_runs_end(start: Any) -> None:
+def test_server_shutdown_lets_runs_finish(start: Any) -> None:
     server: Server = start()
     assert server.ask("POST", "/v1/sessions").status == 201
     with server.running("import time; time.sleep(1); 42") as response:
@@ -368,7 +368,7 @@ def test_a_server_that_ends_lets_runs_end(start: Any) -> None:
     assert server.process.wait(60) == 0
 
 
-def test_what_outlasts_the_drain_is_answered(start: Any, tmp_path: pathlib.Path) -> None:
+def test_work_that_outlasts_the_drain_gets_a_response(start: Any, tmp_path: pathlib.Path) -> None:
     server: Server = start("--config", _config(tmp_path, 'drain = "100ms"'))
     session = f"/v1/sessions/{server.ask('POST', '/v1/sessions').json['id']}"
     with concurrent.futures.ThreadPoolExecutor() as pool:
@@ -394,7 +394,7 @@ def test_what_outlasts_the_drain_is_answered(start: Any, tmp_path: pathlib.Path)
         (["token", "a/b"], None, 2, "tenant"),
     ],
 )
-def test_a_server_that_cannot_serve_says_why(
+def test_server_that_cannot_start_gives_the_reason(
     tmp_path: pathlib.Path, arguments: list[str], text: str | None, code: int, words: str
 ) -> None:
     if text is not None:
@@ -425,7 +425,7 @@ def test_plain_tokens_that_others_can_read_are_refused(tmp_path: pathlib.Path) -
     assert checked.stdout == "ok: 1 tenant can run code\n", checked.stderr
 
 
-def test_a_batch_hears_that_the_processor_time_is_used_up(start: Any, tmp_path: pathlib.Path) -> None:
+def test_batch_reports_exhausted_cpu_time(start: Any, tmp_path: pathlib.Path) -> None:
     server: Server = start("--jobs", "1", "--config", _config(tmp_path, "[default]\ncpu_an_hour = '200ms'\n"))
     burn = "import time\nwhile time.process_time() < 0.4: pass"
     answer = server.ask("POST", "/v1/batches", {"tasks": [{"code": burn}, {"code": "1"}, {"code": "2"}]})
@@ -437,7 +437,7 @@ def test_a_batch_hears_that_the_processor_time_is_used_up(start: Any, tmp_path: 
     assert "processor time" in refused.json["error"]["message"]
 
 
-def test_a_batch_hears_that_sessions_have_the_memory(start: Any, tmp_path: pathlib.Path) -> None:
+def test_batch_reports_memory_taken_by_sessions(start: Any, tmp_path: pathlib.Path) -> None:
     config = "[default]\nmemory = '300MiB'\nset = ['limits.memory=200MiB']\n"
     server: Server = start("--config", _config(tmp_path, config))
     session = server.ask("POST", "/v1/sessions").json["id"]
@@ -449,7 +449,7 @@ def test_a_batch_hears_that_sessions_have_the_memory(start: Any, tmp_path: pathl
     assert {json.loads(line)["status"] for line in answer.body.splitlines()} == {"ok"}
 
 
-def test_cells_of_a_notebook_begin_at_the_rate(start: Any, tmp_path: pathlib.Path) -> None:
+def test_notebook_cells_are_rate_limited(start: Any, tmp_path: pathlib.Path) -> None:
     server: Server = start("--config", _config(tmp_path, "[default]\nrate = 4\n"))
     begun = time.monotonic()
     answer = server.ask("POST", "/run_jupyter", {"cells": ["1"] * 14}).json
@@ -473,7 +473,7 @@ def test_notebooks_take_the_places_of_sessions(start: Any, tokens: pathlib.Path)
     assert server.ask("POST", "/v1/sessions", **_as(ALPHA)).status == 201
 
 
-def test_the_last_place_is_enough_for_a_fork(start: Any, tmp_path: pathlib.Path) -> None:
+def test_last_free_session_suffices_for_a_fork(start: Any, tmp_path: pathlib.Path) -> None:
     server: Server = start("--config", _config(tmp_path, "[default]\nsessions = 2\n"))
     made = server.ask("POST", "/sandboxes", {"templateID": "base"}).json
     fork = f"/sandboxes/{made['sandboxID']}/fork"
@@ -510,12 +510,12 @@ def test_processor_time_of_a_command_is_counted_while_it_runs(start: Any) -> Non
 
 
 @pytest.mark.parametrize("text", ["[http]\nbody = '0B'\n", "otlp = 'http://'\n"])
-def test_a_configuration_with_which_nothing_works_is_refused(tmp_path: pathlib.Path, text: str) -> None:
+def test_unusable_configuration_is_rejected(tmp_path: pathlib.Path, text: str) -> None:
     command = [_binary.find(), "server", "--check", "--config", _config(tmp_path, text)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 2, done
 
 
-def test_the_longest_queue_is_one(start: Any) -> None:
+def test_longest_queue_is_accepted(start: Any) -> None:
     server: Server = start("--queue", str(2**64 - 1))
     assert server.run("1").status == 200

@@ -97,7 +97,7 @@ def test_cells_of_each_protocol_have_spans(start: Any) -> None:
 
 
 @pytest.mark.usefixtures("json_spans")
-def test_no_run_waits_for_a_collector_that_refuses_or_is_gone(start: Any) -> None:
+def test_unavailable_collector_delays_no_run(start: Any) -> None:
     def reason(address: str) -> str:
         server: Server = start("--otlp", address)
         assert server.run("print(1)").json["status"] == "ok"
@@ -112,7 +112,7 @@ def test_no_run_waits_for_a_collector_that_refuses_or_is_gone(start: Any) -> Non
     assert "503" not in reason(address)
 
 
-def test_a_collector_that_is_none_is_named() -> None:
+def test_invalid_collector_is_named() -> None:
     command = [_binary.find(), "server", "--check", "--otlp", "https://collector.example"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 2
@@ -121,7 +121,7 @@ def test_a_collector_that_is_none_is_named() -> None:
 
 
 @pytest.mark.parametrize(("protocol", "kind"), [(None, "x-protobuf"), ("http/json", "json")])
-def test_what_is_sent_is_the_standards_default(
+def test_default_otlp_encoding_is_protobuf(
     start: Any, monkeypatch: pytest.MonkeyPatch, protocol: str | None, kind: str
 ) -> None:
     kinds = []
@@ -149,7 +149,7 @@ def test_what_is_sent_is_the_standards_default(
     assert set(kinds) == {f"application/{kind}"}
 
 
-def test_a_protocol_that_is_not_spoken_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unsupported_protocol_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")
     command = [_binary.find(), "server", "--listen", "127.0.0.1:0", "--otlp", "http://127.0.0.1:9"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)

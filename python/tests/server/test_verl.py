@@ -68,7 +68,7 @@ def test_a_completion_scores_by_the_cases_that_pass(reward: Any, server: Server)
     assert found == 0.5, details
 
 
-def test_what_fails_is_told_apart(reward: Any, server: Server) -> None:
+def test_failures_have_distinct_errors(reward: Any, server: Server) -> None:
     code = "n = int(input())\nif n == 1:\n    1 / 0\nwhile n == 2:\n    pass\nprint(n)"
     _, details = score(reward, server, f"```python\n{code}\n```", CASES)
     assert [case["status"] for case in details] == [

@@ -55,7 +55,7 @@ def test_the_model_sees_the_last_value_and_errors_with_what_was_printed() -> Non
         assert errors[3] is None
 
 
-def test_an_unauthorized_import_gives_the_user_the_advice() -> None:
+def test_unauthorized_import_shows_the_advice() -> None:
     with code_agent("import os", "final_answer(1)", verbosity_level=1) as agent:
         console = agent.logger.console
         with console.capture() as captured:
@@ -140,7 +140,7 @@ def test_a_managed_agent_that_fails_is_an_error_of_the_code() -> None:
             assert "AgentGenerationError" in agent.model.asked[1]
 
 
-def test_one_executor_for_two_agents_says_so() -> None:
+def test_shared_executor_is_reported() -> None:
     managed = aide("final_answer(1)")
     managed.cleanup()
     with code_agent("aide('?')", "final_answer('went on')", managed_agents=[managed]) as agent:
@@ -210,7 +210,7 @@ def test_an_interrupt_ends_the_run_after_the_step() -> None:
             agent.run("?")
 
 
-def test_an_agent_goes_on_after_its_session_was_killed() -> None:
+def test_agent_continues_after_its_session_was_killed() -> None:
     with code_agent(
         "import os\nkept = double(1)\nos.kill(os.getpid(), 9)",
         "final_answer(double(given))",
@@ -239,7 +239,7 @@ def test_structured_outputs() -> None:
         assert agent.run("?") == 3
 
 
-def test_an_agent_can_be_copied_where_others_can() -> None:
+def test_agent_can_be_copied_like_others() -> None:
     """A `rich` console cannot be copied with any executor; everything else can."""
     with code_agent("x = 1\nfinal_answer(x)", "final_answer(x)", "final_answer(7)") as agent:
         agent.run("?", additional_args={"given": 7})

@@ -39,7 +39,7 @@ TOOLS = ("search", "final_answer")
         "def later():\n    global search\n    search = 1",
     ],
 )
-def test_a_tool_would_be_erased(code: str) -> None:
+def test_assignment_to_a_tool_is_detected(code: str) -> None:
     assert bound_tool(code, TOOLS) == "search"
 
 
@@ -61,12 +61,12 @@ def test_a_tool_would_be_erased(code: str) -> None:
         "",
     ],
 )
-def test_a_tool_stays(code: str) -> None:
+def test_code_that_keeps_the_tools_is_accepted(code: str) -> None:
     assert bound_tool(code, TOOLS) is None
 
 
 @pytest.mark.parametrize("code", ["(" * 5000, "x" + ".a" * 60_000, "-" * 100_000 + "1"])
-def test_what_no_parser_takes_is_left_to_the_sandbox(code: str) -> None:
+def test_unparsable_code_is_left_to_the_sandbox(code: str) -> None:
     bound_tool(code, TOOLS)
     assert isinstance(failing_source(code, 1), str)
 
@@ -90,5 +90,5 @@ def test_nothing_huge_is_parsed() -> None:
         ("x = (", 1, "x = ("),
     ],
 )
-def test_the_source_of_an_error(code: str, line: int, source: str) -> None:
+def test_failing_source_is_found(code: str, line: int, source: str) -> None:
     assert failing_source(code, line) == source

@@ -45,7 +45,7 @@ def small():  # type: ignore[no-untyped-def]
         ("import os\nos._exit(3)", r"The code called exit \(3\)"),
     ],
 )
-def test_what_was_lost_is_told(small: NativeExecutor, code: str, said: str) -> None:
+def test_lost_state_is_reported(small: NativeExecutor, code: str, said: str) -> None:
     small("own = 1")
     with pytest.raises(CodeError, match=said) as stopped:
         small(f"print('before', flush=True)\n{code}")
@@ -60,7 +60,7 @@ def test_what_was_lost_is_told(small: NativeExecutor, code: str, said: str) -> N
     assert small("final_answer(7)").is_final_answer
 
 
-def test_a_line_number_that_the_guest_has_forged_is_none(small: NativeExecutor) -> None:
+def test_forged_line_number_is_ignored(small: NativeExecutor) -> None:
     with pytest.raises(CodeError, match="due to: ValueError"):
         small(
             "def f():\n    pass\nname = f.__code__.co_filename\n"
@@ -92,7 +92,7 @@ def idle():  # type: ignore[no-untyped-def]
     executor.cleanup()
 
 
-def test_a_loss_between_steps_is_told_with_the_next(idle: NativeExecutor) -> None:
+def test_loss_between_steps_is_reported_with_the_next_step(idle: NativeExecutor) -> None:
     idle("own = 1")
     time.sleep(2.1)
     done = idle("print('hello')\ndouble(given)")
@@ -102,7 +102,7 @@ def test_a_loss_between_steps_is_told_with_the_next(idle: NativeExecutor) -> Non
     assert idle("given").logs == ""
 
 
-def test_a_loss_between_steps_is_no_loss_of_the_code_that_fails(idle: NativeExecutor) -> None:
+def test_loss_between_steps_is_not_blamed_on_failing_code(idle: NativeExecutor) -> None:
     idle("own = 1")
     time.sleep(2.1)
     with pytest.raises(CodeError) as failed:
@@ -112,7 +112,7 @@ def test_a_loss_between_steps_is_no_loss_of_the_code_that_fails(idle: NativeExec
     assert said == "Code execution failed at line 'own' due to: NameError: name 'own' is not defined"
 
 
-def test_a_loss_found_by_the_next_run_is_told_with_its_first_step(idle: NativeExecutor) -> None:
+def test_loss_found_by_the_next_run_is_reported_in_its_first_step(idle: NativeExecutor) -> None:
     time.sleep(2.1)
     idle.send_variables({"given": 1})
     idle.send_tools({"double": double})
@@ -135,7 +135,7 @@ def test_code_whose_sandbox_was_closed_is_not_run_again(small: NativeExecutor) -
     assert small("double(given)").output == 40
 
 
-def test_an_answer_counts_whatever_comes_after_it(small: NativeExecutor) -> None:
+def test_answer_counts_even_if_the_code_then_fails(small: NativeExecutor) -> None:
     done = small("import os\ntry:\n    final_answer(5)\nfinally:\n    os.kill(os.getpid(), 9)")
     assert (done.output, done.is_final_answer) == (5, True)
     assert small("print(1)").logs.startswith("Note: the Python session had ended")
@@ -152,7 +152,7 @@ def test_the_budget_of_tool_calls_outlives_a_session() -> None:
     executor.cleanup()
 
 
-def test_variables_that_end_the_session_are_their_senders_affair(small: NativeExecutor) -> None:
+def test_variables_that_end_the_session_raise_in_the_sender(small: NativeExecutor) -> None:
     with pytest.raises(Exception, match=r"memory|lost|bytes"):
         small.send_variables({"huge": b"x" * (1 << 28)})
 
@@ -177,7 +177,7 @@ def test_a_tool_that_ends_the_program_ends_the_program(small: NativeExecutor) ->
     assert small("own").output == 1
 
 
-def test_a_supervisor_that_is_killed(small: NativeExecutor) -> None:
+def test_killed_supervisor_stops_the_code(small: NativeExecutor) -> None:
     def kill() -> None:
         for children in Path("/proc/self/task").glob("*/children"):
             for pid in children.read_text().split():
@@ -192,7 +192,7 @@ def test_a_supervisor_that_is_killed(small: NativeExecutor) -> None:
     assert small("double(given)").output == 40
 
 
-def test_a_fork_of_the_host_has_a_session_of_its_own(small: NativeExecutor) -> None:
+def test_forked_host_process_opens_its_own_session(small: NativeExecutor) -> None:
     small("own = 1")
     child = os.fork()
     if child == 0:

@@ -57,7 +57,7 @@ def test_state_is_kept_from_step_to_step(executor: NativeExecutor) -> None:
     assert executor("plus(p.x)").output == 14
 
 
-def test_what_is_printed_is_in_the_logs(executor: NativeExecutor) -> None:
+def test_printed_output_is_in_the_logs(executor: NativeExecutor) -> None:
     done = executor("print('a', 'b', sep='-')\nprint('c', end='')\n7")
     assert done == CodeOutput(output=7, logs="a-b\nc", is_final_answer=False)
     assert str(executor.state["_print_outputs"]) == "a-b\nc"
@@ -86,7 +86,7 @@ def test_stderr_is_for_the_hosts_log_only() -> None:
     executor.cleanup()
 
 
-def test_variables_are_given(executor: NativeExecutor) -> None:
+def test_variables_are_set(executor: NativeExecutor) -> None:
     executor.send_variables({"x": [1, 2], "image.png": "no name for code", "class": 1})
     executor.send_variables({"y": 3})
     assert executor("sum(x) + y").output == 6
@@ -94,7 +94,7 @@ def test_variables_are_given(executor: NativeExecutor) -> None:
     assert executor("sum(x) + y").output == 8
 
 
-def test_what_cannot_cross_is_shown(executor: NativeExecutor) -> None:
+def test_untransferable_value_is_printed(executor: NativeExecutor) -> None:
     output = executor("class Thing:\n    def __repr__(self): return 'a thing'\nThing()").output
     assert isinstance(output, Opaque)
     assert str(output) == "a thing"
@@ -159,7 +159,7 @@ def test_an_error_is_that_of_the_last_exception(executor: NativeExecutor) -> Non
 
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="no exception groups")
-def test_an_error_of_a_group_says_what_is_in_it() -> None:
+def test_exception_group_error_lists_its_members() -> None:
     executor = NativeExecutor(imports="installed")
     executor("import asyncio\nasync def f():\n    raise ValueError('deep cause')")
     with pytest.raises(CodeError) as failed:
@@ -174,7 +174,7 @@ def test_an_error_of_a_group_says_what_is_in_it() -> None:
     executor.cleanup()
 
 
-def test_a_refusal_that_the_code_has_caught_is_not_behind_a_later_error() -> None:
+def test_caught_refusal_is_not_reported_for_a_later_error() -> None:
     executor = NativeExecutor(imports="installed")
     with pytest.raises(CodeError) as failed:
         executor("import socket\ntry:\n    socket.socket()\nexcept OSError:\n    pass\n1 / 0")
@@ -184,7 +184,7 @@ def test_a_refusal_that_the_code_has_caught_is_not_behind_a_later_error() -> Non
     executor.cleanup()
 
 
-def test_what_a_notebook_line_says_reaches_the_model(executor: NativeExecutor) -> None:
+def test_message_of_a_notebook_line_reaches_the_model(executor: NativeExecutor) -> None:
     for line, said in (("%history", "%history is a command of IPython"), ("!cat nope", "exit code 1")):
         assert said in executor(line).logs
 
@@ -226,7 +226,7 @@ def test_a_tool_cannot_be_erased(executor: NativeExecutor, code: str) -> None:
     ["final_answer = 3\n!true", "exec('final_answer = 3')", "final_answer = 3\n#" + "x" * MAX_PARSED],
     ids=["notebook", "exec", "long"],
 )
-def test_a_tool_that_was_erased_is_there_in_the_next_step(executor: NativeExecutor, code: str) -> None:
+def test_erased_tool_is_restored_in_the_next_step(executor: NativeExecutor, code: str) -> None:
     executor.send_tools({"final_answer": FinalAnswerTool()})
     executor(code)
     assert executor("final_answer(5)").output == 5
@@ -244,14 +244,14 @@ def test_a_surrogate_is_an_error_of_the_code(executor: NativeExecutor) -> None:
         executor("'\ud800'")
 
 
-def test_a_wrong_policy_is_for_whoever_makes_it() -> None:
+def test_invalid_policy_raises_in_the_constructor() -> None:
     with pytest.raises(ValueError, match=r"limits\.memory"):
         NativeExecutor([], policy={"limits": {"memory": "a lot"}})
     with pytest.raises(TypeError, match="no_such_option"):
         NativeExecutor([], no_such_option=1)
 
 
-def test_a_timeout_keeps_what_was_there() -> None:
+def test_timeout_keeps_the_session_state() -> None:
     quick = NativeExecutor([], timeout_seconds=0.9)
     quick("kept = 1")
     with pytest.raises(CodeTimeout) as stopped:
@@ -265,7 +265,7 @@ def test_a_timeout_keeps_what_was_there() -> None:
 
 
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda it: pickle.loads(pickle.dumps(it))])
-def test_copies_have_a_session_of_their_own(executor: NativeExecutor, copied: Any) -> None:
+def test_copies_have_separate_sessions(executor: NativeExecutor, copied: Any) -> None:
     executor.send_variables({"given": 1})
     executor("own = 2")
     twin = copied(executor)
@@ -278,7 +278,7 @@ def test_copies_have_a_session_of_their_own(executor: NativeExecutor, copied: An
 
 
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda it: pickle.loads(pickle.dumps(it))])
-def test_the_executor_of_an_agent_is_copied_without_its_logger(copied: Any) -> None:
+def test_executor_copy_has_no_logger(copied: Any) -> None:
     executor = NativeExecutor([], AgentLogger())
     twin = copied(executor)
     assert twin("1").output == 1
@@ -314,7 +314,7 @@ def test_cleanup_waits_for_no_step(executor: NativeExecutor) -> None:
     assert executor("2").output == 2
 
 
-def test_a_late_final_answer_is_not_that_of_a_later_step() -> None:
+def test_late_final_answer_does_not_count_for_a_later_step() -> None:
     release, late = threading.Event(), []
 
     def final_answer(answer: str) -> str:
@@ -338,7 +338,7 @@ ESCAPES = "print('\\x1b]0;title\\x07\\x9b31m 1\\t2\\r\\n')"
 
 
 @pytest.mark.parametrize("end", ["", "; raise ValueError('\\x1b[31m')", "; exit('\\x1b')"])
-def test_what_code_says_is_harmless_to_a_terminal(executor: NativeExecutor, end: str) -> None:
+def test_code_output_is_harmless_to_a_terminal(executor: NativeExecutor, end: str) -> None:
     said = ""
     try:
         said += executor(ESCAPES + end).logs
@@ -348,7 +348,7 @@ def test_what_code_says_is_harmless_to_a_terminal(executor: NativeExecutor, end:
     assert str(executor.state["_print_outputs"]) == "\\x1b]0;title\\x07\\x9b31m 1\t2\n\n"
 
 
-def test_the_sandbox_is_at_hand(executor: NativeExecutor) -> None:
+def test_executor_exposes_its_sandbox(executor: NativeExecutor) -> None:
     executor.sandbox.files.write("in.txt", "from the host")
     assert executor("open('in.txt').read()").output == "from the host"
     executor("x = 41")

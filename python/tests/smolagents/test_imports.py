@@ -84,7 +84,7 @@ def test_refused_in_the_words_that_the_advice_is_given_by(imports: list[str], co
 
 
 @pytest.mark.parametrize("name", ["no_such_module", "no_such_module.*", "no_such_module.part"])
-def test_what_is_not_installed_is_said_at_once(name: str) -> None:
+def test_missing_import_is_reported_immediately(name: str) -> None:
     with pytest.raises(ValueError, match="Non-installed authorized modules: no_such_module"):
         NativeExecutor(["json", name])
 
@@ -100,7 +100,7 @@ def test_what_is_not_installed_is_said_at_once(name: str) -> None:
         {"additional_authorized_imports": ["math"], "imports": "installed"},
     ],
 )
-def test_all_that_is_installed_can_be_imported(options: dict[str, Any]) -> None:
+def test_all_installed_packages_can_be_imported(options: dict[str, Any]) -> None:
     code = "import base64, os, subprocess\nfrom PIL import Image\nfinal_answer(Image.new('L', (2, 3)).size)"
     assert output(code, **options) == (2, 3)
 
@@ -143,7 +143,7 @@ def test_an_agent_takes_distributions() -> None:
         ("a b", "a b"),
     ],
 )
-def test_what_is_not_installed_is_named_with_the_environment(name: str, told: str) -> None:
+def test_missing_import_is_named_with_its_environment(name: str, told: str) -> None:
     # A policy that says what code has.
     policy = {"python": {"packages": []}}
     with pytest.raises(InterpreterError) as refused:
@@ -154,7 +154,7 @@ def test_what_is_not_installed_is_named_with_the_environment(name: str, told: st
 
 
 @pytest.mark.parametrize("name", ["no-such-package", "pillow>=9999", "no_such_package[extra]>=2"])
-def test_what_cannot_be_installed_is_said(index: int, name: str) -> None:
+def test_failed_installation_is_reported(index: int, name: str) -> None:
     with pytest.raises(
         InterpreterError, match="^The additional imports .* cannot be installed: the packages"
     ) as refused:
@@ -163,12 +163,12 @@ def test_what_cannot_be_installed_is_said(index: int, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["a b", "*.x"])
-def test_what_is_no_name_is_not_installed(name: str) -> None:
+def test_invalid_name_is_not_installed(name: str) -> None:
     with pytest.raises(InterpreterError, match="Non-installed additional imports: "):
         NativeExecutor(additional_imports=["json", name, "-r x"])
 
 
-def test_a_policys_own_list_holds() -> None:
+def test_import_list_of_the_policy_applies() -> None:
     policy = {"imports": {"allow": ["json"]}}
     with pytest.raises(CodeError, match=r"Import of os is not allowed. Authorized imports are: \['json'\]"):
         output("import os", policy=policy)
@@ -197,7 +197,7 @@ def test_functions_of_math_and_dates_need_no_authorized_import() -> None:
     assert run([], "import datetime; datetime.datetime.strptime('2020', '%Y').year") == 2020
 
 
-def test_imports_are_looked_up_in_a_time_of_their_own() -> None:
+def test_import_lookup_has_its_own_timeout() -> None:
     class Sandbox:
         def run(self, code: str, *, timeout: float) -> Any:
             return SimpleNamespace(
@@ -214,7 +214,7 @@ def test_imports_that_cannot_be_looked_up_are_an_error() -> None:
         NativeExecutor(additional_imports=[f"no-such-package-{n}" for n in range(2000)], policy=policy)
 
 
-def test_what_is_missing_is_installed(index: int) -> None:
+def test_missing_packages_are_installed(index: int) -> None:
     code = "import shapes, colours\nfinal_answer([shapes.sides, colours.red])"
     assert output(code, additional_imports=["shapes>=2", "json"]) == [4, "ff0000"]
     # By the name of a module of the environment too, and listed for the code.
@@ -234,7 +234,7 @@ def test_what_is_missing_is_installed(index: int) -> None:
         NativeExecutor(["shapes"])
 
 
-def test_a_policy_with_packages_decides_itself(index: int) -> None:
+def test_policy_with_packages_takes_precedence(index: int) -> None:
     policy = {"python": {"packages": ["colours"]}, "environments": {"create": True}}
     assert output("import colours\nfinal_answer(colours.red)", policy=policy) == "ff0000"
     with pytest.raises(InterpreterError, match="Non-installed additional imports: shapes"):

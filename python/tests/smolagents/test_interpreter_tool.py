@@ -10,7 +10,7 @@ from smolagents.local_python_executor import ExecutionTimeoutError
 from sandfork.smolagents import CodeError, PythonInterpreterTool
 
 
-def test_it_looks_like_the_other_one() -> None:
+def test_it_has_the_schema_of_smolagents_tool() -> None:
     ours, theirs = PythonInterpreterTool(), LocalInterpreterTool()
     assert (ours.name, ours.output_type) == (theirs.name, theirs.output_type)
     assert ours.inputs.keys() == theirs.inputs.keys()
@@ -19,7 +19,7 @@ def test_it_looks_like_the_other_one() -> None:
 
 
 @pytest.mark.parametrize("code", ["print('a')\n2 * 3", "x = 5", "print('a')"])
-def test_it_answers_like_the_other_one(code: str) -> None:
+def test_it_returns_the_same_as_smolagents_tool(code: str) -> None:
     assert PythonInterpreterTool()(code) == LocalInterpreterTool()(code)
 
 

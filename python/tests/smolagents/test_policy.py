@@ -19,14 +19,14 @@ def test_without_a_policy_it_is_like_the_local_executor() -> None:
     }
 
 
-def test_a_policy_of_ones_own_decides() -> None:
+def test_callers_policy_takes_precedence() -> None:
     assert tables("strict", ["math"], None, FROM_POLICY) == {
         "extends": "strict",
         "imports": {"allow": ["math"]},
     }
 
 
-def test_what_is_said_beside_it_is_added() -> None:
+def test_arguments_are_added_to_the_policy() -> None:
     policy = Policy(
         imports={"allow": ["json", "math"]},
         python={"interpreter": "/usr/bin/python3", "preload": ["json"]},
@@ -40,7 +40,7 @@ def test_what_is_said_beside_it_is_added() -> None:
     assert policy.tables()["limits"]["wall"] == "5s"
 
 
-def test_a_dict_says_what_a_saved_agent_can() -> None:
+def test_dict_policy_can_be_saved_with_an_agent() -> None:
     saved = json.loads(json.dumps({"extends": "strict", "limits": {"memory": "64MiB"}}))
     assert tables(saved, [], None, FROM_POLICY) == {
         "extends": "strict",
@@ -58,12 +58,12 @@ def test_authorized_imports_are_added_to_a_change_of_the_list() -> None:
 @pytest.mark.parametrize(
     ("seconds", "told"), [(None, "2592000000ms"), (0.0001, "1ms"), (1e12, "2592000000ms")]
 )
-def test_times_that_a_policy_can_say(seconds: float | None, told: str) -> None:
+def test_timeouts_become_policy_durations(seconds: float | None, told: str) -> None:
     assert tables("standard", ["*"], None, seconds)["limits"] == {"wall": told}
 
 
 @pytest.mark.parametrize("seconds", [0, -1, "5"])
-def test_times_that_make_no_sense_are_named(seconds: object) -> None:
+def test_invalid_times_are_named(seconds: object) -> None:
     with pytest.raises(RequestError, match="^timeout_seconds is .*: give seconds"):
         tables(None, ["*"], None, seconds)
 

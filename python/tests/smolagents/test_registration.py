@@ -109,7 +109,7 @@ def check_restored(agent: CodeAgent) -> None:
     assert agent.python_executor("import json; 3").output == 3
 
 
-def test_to_dict_and_back() -> None:
+def test_agent_survives_to_dict_and_from_dict() -> None:
     with saved() as agent:
         told = json.loads(json.dumps(agent.to_dict()))
     assert "sandfork[smolagents]" in told["requirements"]
@@ -121,7 +121,7 @@ def test_to_dict_and_back() -> None:
     assert "sandfork[smolagents]" not in plain.to_dict()["requirements"]
 
 
-def test_to_a_folder_and_back(tmp_path: Path) -> None:
+def test_agent_survives_saving_to_a_folder(tmp_path: Path) -> None:
     with saved(name="aide", description="Aids.") as aide:
         manager = ToolCallingAgent(tools=[], model=InferenceClientModel(), managed_agents=[aide])
         manager.save(tmp_path / "manager")

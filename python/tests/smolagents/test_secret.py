@@ -132,7 +132,7 @@ def held_while_solving(secret: str, shown: str) -> list[tuple[set[str], set[str]
     return seen
 
 
-def test_a_secret_of_the_host_is_nowhere_in_the_sandbox(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_host_secret_is_not_visible_in_the_sandbox(monkeypatch: pytest.MonkeyPatch) -> None:
     # Generated here, so that no file contains it. The environment contains it from the start.
     secret, shown = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
     monkeypatch.setenv("BANK_KEY", secret)

@@ -39,7 +39,7 @@ def test_code_that_fails_changes_nothing(undoing: NativeExecutor, ends: str, sai
     assert undoing("(x, 'y' in globals(), open('f').read(), add(1, 2))").output == ([1], False, "kept", 3)
 
 
-def test_the_model_is_told_what_cannot_be_undone(undoing: NativeExecutor) -> None:
+def test_model_is_told_that_changes_stay(undoing: NativeExecutor) -> None:
     undoing("import threading\ne = threading.Event()\nt = threading.Thread(target=e.wait)\nt.start()")
     told = undoing("x = 1")
     note = "Note: if this code fails, what it changed stays (cannot snapshot: "
@@ -54,7 +54,7 @@ def test_the_model_is_told_what_cannot_be_undone(undoing: NativeExecutor) -> Non
     assert undoing("x").logs == ""
 
 
-def test_a_branch_goes_its_own_way(executor: NativeExecutor) -> None:
+def test_branch_is_independent(executor: NativeExecutor) -> None:
     calls: list[int] = []
     executor.send_tools({"note": lambda n: calls.append(n)})
     executor.send_variables({"given": 5})

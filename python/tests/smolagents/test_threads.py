@@ -63,7 +63,7 @@ def test_managed_agents_of_a_tool_calling_agent_run_at_once() -> None:
         each.cleanup()
 
 
-def test_one_executor_serves_one_after_the_other(executor: NativeExecutor) -> None:
+def test_shared_executor_serializes_its_callers(executor: NativeExecutor) -> None:
     inside = threading.Semaphore(1)
 
     def alone(n: int) -> int:

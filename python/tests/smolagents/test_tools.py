@@ -47,7 +47,7 @@ def test_a_tool_runs_on_the_host(executor: NativeExecutor) -> None:
     assert vault.called == [("pid", None), ("pid", 2), ("pid", None)]
 
 
-def test_a_tools_name_is_guarded_as_code_knows_it(executor: NativeExecutor) -> None:
+def test_normalized_tool_name_is_protected(executor: NativeExecutor) -> None:
     executor.send_tools({"\ufb01": lambda: 1})
     assert executor("\ufb01() + fi()").output == 2
     with pytest.raises(CodeError, match="Cannot assign to name 'fi'"):
@@ -57,7 +57,7 @@ def test_a_tools_name_is_guarded_as_code_knows_it(executor: NativeExecutor) -> N
         executor("\ufb01")
 
 
-def test_what_a_tool_raises_is_raised_in_the_code(executor: NativeExecutor) -> None:
+def test_tool_exception_is_raised_in_the_code(executor: NativeExecutor) -> None:
     with_tools(executor, Vault({}))
     assert executor("try:\n    vault('x')\nexcept KeyError as e:\n    got = str(e)").output is None
     assert executor("got").output == "'x'"
@@ -65,13 +65,13 @@ def test_what_a_tool_raises_is_raised_in_the_code(executor: NativeExecutor) -> N
         executor("vault('y')")
 
 
-def test_wrong_arguments_are_told_as_the_tool_tells_them(executor: NativeExecutor) -> None:
+def test_wrong_arguments_show_the_tools_own_error(executor: NativeExecutor) -> None:
     with_tools(executor, Vault({}))
     with pytest.raises(CodeError, match=r"TypeError: .*unexpected keyword argument 'kee'"):
         executor("vault(kee='x')")
 
 
-def test_code_sees_what_a_tool_takes_and_no_defaults() -> None:
+def test_code_sees_parameters_but_no_default_values() -> None:
     executor = NativeExecutor([])
 
     def fetch(url: str, token: str = "s3cret") -> str:
@@ -88,7 +88,7 @@ def test_code_sees_what_a_tool_takes_and_no_defaults() -> None:
     executor.cleanup()
 
 
-def test_a_result_that_cannot_cross_is_its_repr(executor: NativeExecutor) -> None:
+def test_untransferable_result_is_its_repr(executor: NativeExecutor) -> None:
     class Client:
         def __repr__(self) -> str:
             return "<client>"
@@ -109,7 +109,7 @@ def test_plain_functions_are_tools_too() -> None:
     executor.cleanup()
 
 
-def test_a_tool_that_is_taken_away_is_gone(executor: NativeExecutor) -> None:
+def test_removed_tool_is_undefined(executor: NativeExecutor) -> None:
     vault = Vault({"x": 1})
     executor.send_tools({"vault": vault})
     executor("alias = vault")
@@ -123,7 +123,7 @@ def test_a_tool_that_is_taken_away_is_gone(executor: NativeExecutor) -> None:
     assert executor("vault('x')").output == 1
 
 
-def test_another_tool_of_the_same_name(executor: NativeExecutor) -> None:
+def test_tool_replaces_one_of_the_same_name(executor: NativeExecutor) -> None:
     executor.send_tools({"vault": Vault({"x": 1})})
     assert executor("vault('x')").output == 1
     executor.send_tools({"vault": Vault({"x": 2})})
@@ -162,7 +162,7 @@ def test_a_final_answer_ends_the_code(code: str) -> None:
     executor.cleanup()
 
 
-def test_a_final_answer_of_ones_own(executor: NativeExecutor) -> None:
+def test_user_defined_final_answer_is_used(executor: NativeExecutor) -> None:
     class Signed(FinalAnswerTool):
         inputs = {
             "first": {"type": "string", "description": "The first half."},
@@ -179,7 +179,7 @@ def test_a_final_answer_of_ones_own(executor: NativeExecutor) -> None:
         executor("final_answer('a')")
 
 
-def test_an_answer_is_the_object_that_the_tool_made(executor: NativeExecutor) -> None:
+def test_answer_is_the_tools_own_object(executor: NativeExecutor) -> None:
     made = threading.Lock()
 
     class Maker(FinalAnswerTool):
@@ -190,7 +190,7 @@ def test_an_answer_is_the_object_that_the_tool_made(executor: NativeExecutor) ->
     assert executor("final_answer(1)").output is made
 
 
-def test_no_answer_without_the_tool(executor: NativeExecutor) -> None:
+def test_answer_requires_the_tool(executor: NativeExecutor) -> None:
     executor.send_tools({})
     with pytest.raises(CodeError, match="'final_answer' is not defined"):
         executor("final_answer(1)")
@@ -207,7 +207,7 @@ def nap(seconds: float) -> str:
     return "rested"
 
 
-def test_the_time_of_tools_is_not_the_codes() -> None:
+def test_tool_time_does_not_count_for_code() -> None:
     executor = NativeExecutor([], timeout_seconds=3)
     executor.send_tools({"nap": nap})
     assert executor("nap(3.1)").output == "rested"

@@ -11,7 +11,7 @@ from smolagents.agent_types import AgentImage, AgentText
 from sandfork.smolagents._values import to_plain
 
 
-def test_wrappers_are_taken_off() -> None:
+def test_wrappers_are_removed() -> None:
     image = PIL.Image.new("RGB", (2, 2), "red")
     plain = to_plain({"a": [AgentText("x"), (AgentImage(image), 1)]})
     assert plain == {"a": ["x", (image, 1)]}
@@ -35,7 +35,7 @@ def test_a_container_that_holds_itself() -> None:
     assert plain[0] is endless
 
 
-def test_what_is_shared_stays_shared() -> None:
+def test_shared_references_stay_shared() -> None:
     shared = [AgentText("x")]
     for _ in range(40):
         shared = [shared, shared]  # type: ignore[list-item]

@@ -72,7 +72,7 @@ def executor(base: str, **options: Any) -> Iterator[NativeExecutor]:
         made.cleanup()
 
 
-def test_code_gets_what_the_service_answers_and_never_the_key() -> None:
+def test_code_gets_the_response_but_never_the_key() -> None:
     with serving() as base, executor(base) as run:
         got = run("weather_api('/forecast', {'city': 'Rome'})").output
         assert got == {"city": "Rome", "celsius": 19}
@@ -152,7 +152,7 @@ def test_a_proxy_of_the_environment_is_not_used(monkeypatch: pytest.MonkeyPatch)
         (b"\r\n", "the service gave no answer"),
     ],
 )
-def test_a_service_that_fails_is_an_error_without_key_and_address(said: bytes, told: str) -> None:
+def test_service_failure_reveals_neither_key_nor_address(said: bytes, told: str) -> None:
     with service(said) as other, executor(other.address) as run:
         with pytest.raises(CodeError, match=told) as failed:
             run("weather_api('/forecast', {})")
@@ -161,7 +161,7 @@ def test_a_service_that_fails_is_an_error_without_key_and_address(said: bytes, t
         assert run("1 + 1").output == 2
 
 
-def test_a_slow_service_reaches_the_time_of_a_call() -> None:
+def test_slow_service_reaches_the_call_timeout() -> None:
     late = pytest.raises(CodeError, match="TimeoutError")
     with service(b"") as slow, executor(slow.address, tool_timeout=0.2) as run, late:
         run("weather_api('/forecast', {})")

@@ -143,7 +143,7 @@ def test_messages_cross_as_they_are(lent: tuple[Sandbox, Listening]) -> None:
     assert options == {"stop_sequences": ["END"], "response_format": {"type": "json_object"}}
 
 
-def test_tools_and_their_calls_cross(lent: tuple[Sandbox, Listening]) -> None:
+def test_tool_calls_are_transferred(lent: tuple[Sandbox, Listening]) -> None:
     sbx, model = lent
     call = ChatMessageToolCall(ChatMessageToolCallFunction({"key": 1}, "look"), "call7", "function")
     model.answer = ChatMessage(role=MessageRole.ASSISTANT, content=None, tool_calls=[call])
@@ -173,7 +173,7 @@ def test_tools_and_their_calls_cross(lent: tuple[Sandbox, Listening]) -> None:
         "None",
     ],
 )
-def test_what_is_no_message_reaches_no_model(lent: tuple[Sandbox, Listening], messages: str) -> None:
+def test_invalid_message_does_not_reach_the_model(lent: tuple[Sandbox, Listening], messages: str) -> None:
     sbx, model = lent
     done = sbx.run(f"sandfork_host.model(messages={messages})")
     assert done.error is not None
@@ -184,14 +184,14 @@ def test_what_is_no_message_reaches_no_model(lent: tuple[Sandbox, Listening], me
 @pytest.mark.parametrize(
     "option", ["api_base='http://10.0.0.1'", "tools=[{'name': 1}]", "stop_sequences=[1]"]
 )
-def test_what_is_no_option_reaches_no_model(lent: tuple[Sandbox, Listening], option: str) -> None:
+def test_unknown_option_does_not_reach_the_model(lent: tuple[Sandbox, Listening], option: str) -> None:
     sbx, model = lent
     done = sbx.run(f"sandfork_host.model(messages=[], {option})")
     assert done.error is not None
     assert model.heard == []
 
 
-def test_why_a_model_failed_stays_on_the_host(
+def test_reason_of_a_model_failure_stays_on_the_host(
     lent: tuple[Sandbox, Listening], caplog: pytest.LogCaptureFixture
 ) -> None:
     sbx, model = lent
@@ -204,7 +204,7 @@ def test_why_a_model_failed_stays_on_the_host(
     assert KEY in caplog.text
 
 
-def test_a_budget_bounds_how_often_it_is_asked() -> None:
+def test_budget_bounds_the_number_of_requests() -> None:
     model = Listening()
     with Sandbox(POLICY, tool_budget=2) as sbx:
         lend_model(sbx, model)
@@ -217,7 +217,7 @@ def test_a_budget_bounds_how_often_it_is_asked() -> None:
     assert len(model.heard) == 2
 
 
-def test_the_environment_is_not_the_sandboxs_to_change() -> None:
+def test_agent_environment_is_not_modified() -> None:
     with Sandbox(POLICY) as sbx:
         place = f"{sys.prefix}/lib/python{sys.version_info[0]}.{sys.version_info[1]}/site-packages"
         assert os.path.isdir(place)
