@@ -24,7 +24,7 @@ async def test_tasks_may_come_from_any_iterable(serve: Serve) -> None:
         assert [result.value async for result in sandfork.async_map(tasks)] == list(range(10))
 
 
-async def test_results_come_while_the_next_task_is_waited_for(serve: Serve) -> None:
+async def test_results_arrive_while_waiting_for_the_next_task(serve: Serve) -> None:
     queue: asyncio.Queue[str | None] = asyncio.Queue()
 
     async def coming() -> AsyncIterator[str]:

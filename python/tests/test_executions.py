@@ -32,7 +32,7 @@ def ended(
     return Execution(header, logs, list(shown), info, buffers=buffers, wall=wall)
 
 
-def test_the_value_is_the_main_result_where_nothing_richer_was_shown() -> None:
+def test_value_is_the_main_result_without_a_rich_display() -> None:
     execution = ended(value=42)
     assert execution.text == "42"
     (main,) = execution.results
@@ -381,7 +381,7 @@ def test_images_are_shown() -> None:
     assert Result({"text/plain": "a<b"})._repr_html_().endswith("a&lt;b</pre>")
 
 
-def test_results_come_as_they_are_shown(fake: FakeSupervisor) -> None:
+def test_results_arrive_as_they_are_displayed(fake: FakeSupervisor) -> None:
     def show(session, cell):
         session.display({"text/plain": "one", "image/png": PNG * 20_000})
         session.display({"text/html": "<b>two</b>"}, main=True)

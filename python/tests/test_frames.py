@@ -101,7 +101,7 @@ def _without(*missing: str) -> Any:
 
 
 @pytest.mark.usefixtures("numpy_or_not")
-def test_frames_and_series_of_polars_come_back() -> None:
+def test_polars_frames_and_series_round_trip() -> None:
     frame = polars_frame()
     for value in (frame, frame[1:], frame[:0], polars.DataFrame()):
         found = crossed(value)
@@ -115,7 +115,7 @@ def test_frames_and_series_of_polars_come_back() -> None:
     assert crossed(many).equals(many)
 
 
-def test_tables_and_arrays_of_arrow_come_back() -> None:
+def test_arrow_tables_and_arrays_round_trip() -> None:
     table = arrow_table()
     twice = pyarrow.concat_tables([table, table])
     for value in (table, table.slice(1), table.slice(1, 1), table.slice(3), twice, pyarrow.table({})):
@@ -147,7 +147,7 @@ def test_tables_and_arrays_of_arrow_come_back() -> None:
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_indexes_and_arrays_of_pandas_come_back(value: Any) -> None:
+def test_pandas_indexes_and_arrays_round_trip(value: Any) -> None:
     found = crossed(value)
     assert type(found) is type(value)
     assert found.equals(value)
@@ -212,7 +212,7 @@ def of_arrow() -> Any:
 
 
 @pytest.mark.parametrize("made", [binned, sparse, of_arrow])
-def test_bins_sparse_columns_and_arrow_s_come_back(made: Any) -> None:
+def test_bins_sparse_and_arrow_columns_round_trip(made: Any) -> None:
     for value in made():
         found = crossed(value)
         assert type(found) is type(value)
@@ -268,7 +268,7 @@ def test_texts_of_pandas_3_are_objects_where_pandas_has_no_such_type(monkeypatch
     assert found.isna().tolist() == [False, True]
 
 
-def test_arrays_of_datetimes_come_back() -> None:
+def test_datetime_arrays_round_trip() -> None:
     numpy = pytest.importorskip("numpy")
     for dtype in ("O", "M8[us]", "M8[D]"):
         array = numpy.array([NOW, NOW], dtype=dtype)
@@ -343,7 +343,7 @@ def test_untransferable_array_gives_the_reason(make: Any, said: str) -> None:
     assert said in found.repr
 
 
-def test_moments_of_a_zone_without_a_name_come_back() -> None:
+def test_times_in_unnamed_zones_round_trip() -> None:
     zone = datetime.timezone(datetime.timedelta(minutes=90), "no name")
     found = crossed(pandas.Series([pandas.Timestamp(NOW, tz=zone)]))
     assert found[0] == NOW.replace(tzinfo=zone)
@@ -449,7 +449,7 @@ def scalars() -> list[Any]:
     ]
 
 
-def test_single_values_of_pandas_come_back() -> None:
+def test_pandas_scalars_round_trip() -> None:
     for value in scalars():
         found = crossed(value)
         assert type(found) is type(value)
@@ -461,7 +461,7 @@ def test_single_values_of_pandas_come_back() -> None:
 
 
 @pytest.mark.usefixtures("alone")
-def test_single_values_of_pandas_are_shown_without_it() -> None:
+def test_pandas_scalars_are_printed_without_pandas() -> None:
     assert repr(read(*_SENT["interval"])) == "Interval(0, 1, closed='right')"
     assert repr(read(*_SENT["missing"])) == "[<NA>]"
 
@@ -516,7 +516,7 @@ def pandas_column(dtype: Any, *arrays: Any, **more: Any) -> tuple[Any, list[byte
     return tree, [buffer for (buffer,) in buffers]
 
 
-def test_categories_come_back_in_pandas_before_2(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_categories_round_trip_in_pandas_before_2(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pandas.Index, "asi8", None, raising=False)
     binned_levels = pandas.MultiIndex.from_arrays([pandas.interval_range(0, 3), list("abc")])
     assert crossed(binned_levels).equals(binned_levels)

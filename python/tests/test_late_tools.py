@@ -17,7 +17,7 @@ from sandfork import AsyncSandbox, Sandbox, Tool, _threads
 from .support.fake import FakeSupervisor
 
 
-def test_a_tool_whose_thread_begins_too_late_is_not_called(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tool_is_not_called_if_its_thread_starts_too_late(monkeypatch: pytest.MonkeyPatch) -> None:
     begins, called = [], []
 
     class Late:

@@ -15,7 +15,7 @@ PACKAGE = pathlib.Path(sandfork.__file__).parent
 REPOSITORY = pathlib.Path(__file__).parents[2]
 
 
-def test_the_tree_in_the_documentation_is_the_tree_of_the_classes() -> None:
+def test_documented_exception_tree_matches_the_classes() -> None:
     drawn: dict[str, str] = {}
     above: list[str] = []
     for line in (_exceptions.__doc__ or "").splitlines():
@@ -73,14 +73,14 @@ def _parameters(function: object) -> object:
     return inspect.signature(function).parameters if inspect.isfunction(function) else None
 
 
-def test_the_version_is_the_program_s() -> None:
+def test_package_and_program_have_the_same_version() -> None:
     manifest = (REPOSITORY / "Cargo.toml").read_text()
     found = re.search(r'^version = "(.*)"$', manifest, re.M)
     assert found is not None
     assert sandfork.__version__ == found.group(1)
 
 
-def test_the_values_are_the_guest_s() -> None:
+def test_values_are_those_of_the_guest() -> None:
     """Each file is a link, rather than the directory, because a wheel would not follow that."""
     theirs = {path.name: path for path in (REPOSITORY / "crates/worker/guest/values").glob("*.py")}
     ours = {path.name: path for path in (PACKAGE / "_values").glob("*.py")}

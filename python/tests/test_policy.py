@@ -102,7 +102,7 @@ def test_a_policy_is_a_toml_file(tmp_path: pathlib.Path) -> None:
 
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="tomllib is new in 3.11")
-def test_a_reader_of_toml_finds_what_was_written() -> None:
+def test_written_toml_parses_to_the_same_document() -> None:
     import tomllib
 
     assert tomllib.loads(EVERYTHING.to_toml()) == EVERYTHING.tables()
@@ -175,7 +175,7 @@ def test_a_list_can_be_a_change_of_the_inherited_one() -> None:
 @pytest.mark.parametrize(
     "change", [{"removed": ["x"]}, {"remove": "x"}, {"remove": [1]}, {"add": {"x": 1}}, {"add": None}]
 )
-def test_a_wrong_change_of_a_list_is_refused(change: dict) -> None:
+def test_invalid_list_change_is_rejected(change: dict) -> None:
     with pytest.raises(PolicyError, match=r'python.preload: .*: give a list of texts, or {"remove": '):
         Policy(python={"preload": change})  # type: ignore[typeddict-item]
 

@@ -106,7 +106,7 @@ def test_incomplete_character_is_replaced_at_the_end(fake: FakeSupervisor) -> No
     assert out == ["a", "\ufffd"]
 
 
-def test_an_exception_of_a_callback_is_raised_and_the_session_lives(fake: FakeSupervisor) -> None:
+def test_callback_exception_propagates_and_keeps_the_session(fake: FakeSupervisor) -> None:
     def speak(session, cell):
         session.output("one")
         assert session.interrupted.wait(60)

@@ -104,7 +104,7 @@ def test_exception_is_sent_with_its_builtin_base_class() -> None:
     assert describe(ConnectionError("none")) == {"name": "ConnectionError", "message": "none"}
 
 
-def test_paths_of_the_host_do_not_cross(fake: FakeSupervisor) -> None:
+def test_host_paths_are_not_sent(fake: FakeSupervisor) -> None:
     def missing() -> None:
         open("/etc/no-such-file-here")  # noqa: SIM115
 

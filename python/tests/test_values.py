@@ -28,7 +28,7 @@ def test_placeholder_describes_its_value() -> None:
 
 
 @pytest.mark.parametrize("size", [0, 1, 1000, 64 * 1024, 64 * 1024 + 1, 5 << 20])
-def test_bytes_of_any_length_cross_both_ways(fake: FakeSupervisor, size: int) -> None:
+def test_bytes_of_any_length_are_transferred_both_ways(fake: FakeSupervisor, size: int) -> None:
     data = os.urandom(size)
     with Sandbox(variables={"first": data}, tools={"same": lambda x: x}) as sbx:
         assert sbx.run("first").value == data
@@ -39,7 +39,7 @@ def test_bytes_of_any_length_cross_both_ways(fake: FakeSupervisor, size: int) ->
         assert_closed_since(before)
 
 
-def test_arrays_are_mapped_and_can_be_written_to(fake: FakeSupervisor) -> None:
+def test_arrays_are_mapped_writable(fake: FakeSupervisor) -> None:
     with Sandbox() as sbx:
         sbx.set(large=numpy.arange(100_000.0), small=numpy.arange(3))
         large, small = sbx.run("large").value, sbx.run("small").value

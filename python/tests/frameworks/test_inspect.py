@@ -44,7 +44,7 @@ async def sample(config: SandforkConfig | str | None = None) -> SandforkSandboxE
     return environment.as_type(SandforkSandboxEnvironment)
 
 
-async def test_a_sample_begins_and_ends_its_session() -> None:
+async def test_sample_opens_and_closes_its_session() -> None:
     environment = await sample()
     assert (await environment.exec(["pwd"])).stdout == "/work\n"
     await SandforkSandboxEnvironment.sample_cleanup("task", None, {"default": environment}, False)

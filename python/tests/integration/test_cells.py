@@ -136,7 +136,7 @@ def test_displays_are_rendered(sbx: Sandbox) -> None:
     assert sbx.run("6 * 7").text == "42"
 
 
-def test_output_comes_as_it_is_printed() -> None:
+def test_output_is_streamed() -> None:
     came: list[str] = []
     # The cell continues once its output has arrived.
     code = "import sys\nprint('one')\nwhile not came(): pass\nprint('two', file=sys.stderr)"

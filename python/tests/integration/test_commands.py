@@ -163,7 +163,7 @@ def test_session_killed_by_a_program_is_reported_as_ended(sbx: Sandbox) -> None:
         assert revived.get("v") == 1
 
 
-def test_nothing_stays_open() -> None:
+def test_no_descriptor_is_leaked() -> None:
     with Sandbox() as sbx:
         sbx.commands.run(["true"])
         before = opened()

@@ -25,7 +25,7 @@ def test_packages_are_installed_at_the_first_use(index: int) -> None:
     assert len(Environment.list()) == 2
 
 
-def test_sessions_that_begin_together_share_one_environment(index: int) -> None:
+def test_concurrently_opened_sessions_share_one_environment(index: int) -> None:
     values = []
 
     def begin() -> None:

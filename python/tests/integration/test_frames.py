@@ -27,7 +27,7 @@ def sbx(real: None) -> Iterator[Sandbox]:
 
 
 @pytest.mark.parametrize("make", [polars_frame, arrow_table])
-def test_frames_cross_as_values_in_both_directions(sbx: Sandbox, make: Any) -> None:
+def test_frames_are_transferred_in_both_directions(sbx: Sandbox, make: Any) -> None:
     frame = make()
     sbx.set(frame=frame)
     for found in (sbx.get("frame"), sbx.run("same(frame)").value, sbx.run("frame").value):
@@ -36,7 +36,7 @@ def test_frames_cross_as_values_in_both_directions(sbx: Sandbox, make: Any) -> N
         assert str(found) == str(frame)
 
 
-def test_a_frame_of_millions_of_rows_crosses(sbx: Sandbox) -> None:
+def test_frame_of_millions_of_rows_is_transferred(sbx: Sandbox) -> None:
     made = "polars.DataFrame({'n': range(3_000_000), 's': ['text'] * 3_000_000})"
     found = sbx.run(made).value
     assert isinstance(found, polars.DataFrame)

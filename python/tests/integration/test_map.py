@@ -121,7 +121,7 @@ def test_results_in_order_and_as_they_finish(tmp_path: pathlib.Path) -> None:
     assert values[0] != 0
 
 
-def test_each_task_has_a_sandbox_of_its_own() -> None:
+def test_each_task_has_its_own_sandbox() -> None:
     code = "import os, builtins; found = os.path.exists('mark'), hasattr(builtins, 'mark')\n"
     code += "open('mark', 'w').close(); builtins.mark = 1; any(found)"
     assert [result.value for result in sandfork.map([code] * 12)] == [False] * 12
@@ -398,7 +398,7 @@ sys.stdin.readline()
     processes.assert_gone(family)
 
 
-async def test_the_asyncio_twin() -> None:
+async def test_asyncio_version_works() -> None:
     async def tasks(count: int) -> object:
         for n in range(count):
             await asyncio.sleep(0.001)

@@ -53,7 +53,7 @@ def test_one_supervisor_serves_the_whole_process() -> None:
     assert supervisor() == first
 
 
-def test_nothing_stays_open_and_no_process_is_left() -> None:
+def test_no_descriptor_or_process_is_leaked() -> None:
     sandfork.run("1")
     before = opened()
     for _ in range(3):
@@ -127,7 +127,7 @@ running.wait()
     assert (ended, host.returncode) == (("closed\n", ""), 0)
 
 
-def test_one_connection_stands_by_for_the_next_session() -> None:
+def test_one_spare_connection_is_prepared() -> None:
     sandfork.run("1")
     shared = _supervisor._shared
     assert shared is not None
@@ -256,7 +256,7 @@ with sandfork.Sandbox() as sbx, sandfork.Sandbox() as other:
 
 
 @pytest.mark.parametrize("closed", [(0,), (1,), (0, 1), (0, 1, 2)])
-def test_closed_standard_streams_are_no_connections(closed: tuple[int, ...]) -> None:
+def test_closed_standard_streams_are_not_connections(closed: tuple[int, ...]) -> None:
     code = f"""
 kept = os.dup(1)
 for number in {closed}:

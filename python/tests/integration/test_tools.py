@@ -56,7 +56,7 @@ def test_output_before_a_call_or_display_comes_first() -> None:
     assert seen == ["before", "tool", "after\n", "error\n", "1"]
 
 
-def test_exceptions_cross_both_ways() -> None:
+def test_exceptions_are_transferred_both_ways() -> None:
     def fail(kind: str) -> None:
         if kind == "value":
             raise ValueError("no such tenant")

@@ -44,7 +44,7 @@ VALUES = [
 
 
 @pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
-def test_standard_library_values_come_back(sbx: Sandbox, value: object) -> None:
+def test_standard_library_values_round_trip(sbx: Sandbox, value: object) -> None:
     sbx.set(value=value)
     for came in (sbx.get("value"), sbx.run("same(value)").value):
         assert came == value
@@ -60,7 +60,7 @@ def test_arrays(sbx: Sandbox, dtype: str) -> None:
         numpy.testing.assert_array_equal(came, array)
 
 
-def test_arrays_of_objects_do_not_cross(sbx: Sandbox) -> None:
+def test_object_arrays_are_not_transferred(sbx: Sandbox) -> None:
     value = sbx.run("numpy.array([object()])").value
     assert isinstance(value, sandfork.Opaque)
 
@@ -85,7 +85,7 @@ def test_frames(sbx: Sandbox) -> None:
     assert sbx.run("frame.number.sum()").value == 4.0
 
 
-def test_a_hundred_megabytes_cross_both_ways(sbx: Sandbox) -> None:
+def test_a_hundred_megabytes_are_transferred_both_ways(sbx: Sandbox) -> None:
     array = numpy.random.default_rng(1).random(12_500_000)
     sbx.set(large=array)
     assert sbx.run("float(large.sum())").value == pytest.approx(float(array.sum()))

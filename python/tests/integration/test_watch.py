@@ -39,7 +39,7 @@ def test_changes_are_reported_in_order(sbx: Sandbox) -> None:
     assert (watch.ended, list(watch), watch.events()) == ("it was closed", [], [])
 
 
-def test_events_come_while_a_cell_runs(sbx: Sandbox) -> None:
+def test_events_arrive_while_a_cell_runs(sbx: Sandbox) -> None:
     seen: list[FileEvent] = []
 
     def on_event(event: FileEvent) -> None:

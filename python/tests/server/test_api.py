@@ -64,7 +64,7 @@ def _events(server: Server, path: str, body: dict) -> list[tuple[str, dict]]:
     ]
 
 
-def test_output_comes_as_events_and_the_result_last(server: Server) -> None:
+def test_output_is_streamed_before_the_result(server: Server) -> None:
     code = "import sys\nprint('o', flush=True)\nsys.stderr.write('e')\n1"
     *output, (name, result) = _events(server, "/v1/runs", {"code": code})
     assert sorted((name, data["text"]) for name, data in output) == [("stderr", "e"), ("stdout", "o\n")]
@@ -334,7 +334,7 @@ def test_outcome_matches_its_description(server: Server) -> None:
     assert set(report) == keys["Outcome"] | keys["Report"]
 
 
-def test_the_ids_of_a_batch_are_its_tasks_own(server: Server) -> None:
+def test_batch_keeps_the_ids_of_its_tasks(server: Server) -> None:
     for ids in (["a", "a"], [1, None, 1], [1, None]):
         tasks = [{"id": id, "code": "1"} if id is not None else {"code": "1"} for id in ids]
         answer = server.ask("POST", "/v1/batches", {"tasks": tasks})

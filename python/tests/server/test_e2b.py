@@ -110,7 +110,7 @@ def test_a_cell_has_its_value_and_output(sandbox: Sandbox) -> None:
     assert again.execution_count == execution.execution_count + 1
 
 
-def test_output_comes_while_a_cell_runs(sandbox: Sandbox) -> None:
+def test_output_arrives_while_a_cell_runs(sandbox: Sandbox) -> None:
     texts: list[str] = []
 
     def on_stdout(message: Any) -> None:
@@ -699,7 +699,7 @@ def test_a_paused_sandbox_counts_until_it_is_killed(served: Server) -> None:
             pass
 
 
-def test_forks_begin_with_the_state(served: Server) -> None:
+def test_forks_start_with_the_state(served: Server) -> None:
     with made(served, metadata={"a": "b"}, envs={"E": "1"}) as sandbox:
         sandbox.run_code("x = [1]; open('f', 'w').write('f')")
         other = sandbox.create_code_context()

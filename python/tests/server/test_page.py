@@ -47,7 +47,7 @@ def test_nothing_is_loaded_from_other_sites(server: Server) -> None:
         assert "innerHTML" not in text
 
 
-def test_a_cell_shows_what_it_prints_and_its_value(page: Browser) -> None:
+def test_cell_shows_its_output_and_value(page: Browser) -> None:
     assert _run(page, "x = 6\nprint('printed')\nx * 7").split() == ["printed", "42"]
     # The session keeps its variables, and is listed.
     assert _run(page, "x + 1").strip() == "7"

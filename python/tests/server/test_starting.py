@@ -124,7 +124,7 @@ def test_a_hangup_before_the_port_is_open_does_not_end_the_server(real: None) ->
         assert process.wait(60) == 0
 
 
-def test_requests_go_on_when_nothing_reads_the_log() -> None:
+def test_unread_log_blocks_no_request() -> None:
     command = [_binary.find(), "server", "--listen", "127.0.0.1:0"]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     with subprocess.Popen(command, **pipes) as process:

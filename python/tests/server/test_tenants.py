@@ -62,7 +62,7 @@ def test_only_a_known_token_is_accepted(start: Any, tokens: pathlib.Path) -> Non
     assert server.ask("GET", "/healthz").status == 200
 
 
-def test_the_list_of_sessions_says_which_are_paused(start: Any, tmp_path: pathlib.Path) -> None:
+def test_session_list_reports_paused_sessions(start: Any, tmp_path: pathlib.Path) -> None:
     server: Server = start("--set", "session.pause_after=100ms")
     session = "/v1/sessions/" + server.ask("POST", "/v1/sessions").json["id"]
     assert server.ask("POST", f"{session}/cells", {"code": "x = 41"}).json["status"] == "ok"

@@ -42,7 +42,7 @@ def test_an_agent_solves_its_task() -> None:
         assert second.is_final_answer
 
 
-def test_the_model_sees_the_last_value_and_errors_with_what_was_printed() -> None:
+def test_model_sees_value_errors_and_output() -> None:
     with code_agent("x = 3", "print('about to fail')\n1 / 0", "import os", "final_answer('ok')") as agent:
         assert agent.run("?") == "ok"
         assert "Last output from code snippet:\n3" in agent.model.asked[1]

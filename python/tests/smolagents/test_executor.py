@@ -293,7 +293,7 @@ def test_executor_copy_has_no_logger(copied: Any) -> None:
     "wrong",
     [{"max_print_outputs_length": "x"}, {"max_print_outputs_length": -5}, {"additional_functions": [len]}],
 )
-def test_a_wrong_argument_is_named(wrong: dict[str, Any]) -> None:
+def test_invalid_argument_is_named(wrong: dict[str, Any]) -> None:
     with pytest.raises(RequestError, match=next(iter(wrong))):
         NativeExecutor([], **wrong)
 

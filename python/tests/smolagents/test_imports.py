@@ -75,7 +75,7 @@ def test_authorized(imports: list[str], code: str) -> None:
         (["json"], "def later():\n    import subprocess\nlater()", "subprocess"),
     ],
 )
-def test_refused_in_the_words_that_the_advice_is_given_by(imports: list[str], code: str, name: str) -> None:
+def test_refusal_has_the_wording_that_the_advice_expects(imports: list[str], code: str, name: str) -> None:
     with pytest.raises(CodeError) as refused:
         run(imports, code)
     message = str(refused.value)
@@ -187,7 +187,7 @@ def test_import_list_of_the_policy_applies() -> None:
         {"additional_authorized_imports": "pandas"},
     ],
 )
-def test_wrong_arguments_are_refused(options: dict[str, Any]) -> None:
+def test_invalid_arguments_are_rejected(options: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="give "):
         NativeExecutor(**options)
 
@@ -250,5 +250,5 @@ def test_policy_with_packages_takes_precedence(index: int) -> None:
         (["json", "os.path", "*", "xml.*"], []),
     ],
 )
-def test_names_of_modules_stand_for_their_distributions(asked: list[str], packages: list[str]) -> None:
+def test_module_names_map_to_their_distributions(asked: list[str], packages: list[str]) -> None:
     assert Imports(asked, None, None).packages() == packages

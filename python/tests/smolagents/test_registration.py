@@ -38,7 +38,7 @@ def test_by_its_type() -> None:
         assert agent.run("?") == 1
 
 
-def test_options_win_over_the_agents_own() -> None:
+def test_options_override_the_agents_settings() -> None:
     with code_agent(max_print_outputs_length=1, executor_kwargs={"max_print_outputs_length": 2}) as agent:
         assert agent.python_executor.max_print_outputs_length == 2
 
@@ -75,7 +75,7 @@ def test_registering_twice_changes_nothing() -> None:
     assert before == (CodeAgent.create_python_executor, CodeAgent.to_dict, CodeAgent.save)
 
 
-def test_the_entry_point() -> None:
+def test_entry_point_is_registered() -> None:
     """Calls as in the proposal for later releases: imports and logger by position, the rest by name."""
     project = (Path(__file__).parents[2] / "pyproject.toml").read_text()
     group = "smolagents.executors"

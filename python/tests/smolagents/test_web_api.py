@@ -114,7 +114,7 @@ def test_a_parameter_stays_one_parameter() -> None:
         assert asked.startswith(b"GET /forecast?city=a%26b%3Dc%23%0D%0AX%3A+y HTTP/1.1\r\n")
 
 
-def test_code_has_no_network_of_its_own() -> None:
+def test_code_has_no_network() -> None:
     with service(answer(b"{}")) as other, executor(other.address) as run:
         with pytest.raises(CodeError, match="URLError"):
             run(f"import urllib.request\nurllib.request.urlopen({other.address!r})")

@@ -122,7 +122,7 @@ def lent() -> Iterator[tuple[Sandbox, Listening]]:
         yield sbx, model
 
 
-def test_messages_cross_as_they_are(lent: tuple[Sandbox, Listening]) -> None:
+def test_messages_are_sent_unchanged(lent: tuple[Sandbox, Listening]) -> None:
     sbx, model = lent
     done = sbx.run(
         "image = PIL.Image.new('RGB', (2, 1), 'red')\n"
