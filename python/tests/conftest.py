@@ -21,7 +21,7 @@ from .support.descriptors import assert_closed_since, opened
 from .support.fake import FakeSupervisor
 from .support.fake_batch import FakeBatches, Script, Serve
 
-# An index of packages.
+# The program that serves a package index for tests.
 INDEX = pathlib.Path(__file__).parents[2] / "tests" / "cli" / "index.py"
 
 
@@ -35,7 +35,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     """Runs each async test in its own event loop."""
     if not inspect.iscoroutinefunction(pyfuncitem.function):
         return None
-    # Of a class, its method is bound.
+    # `pyfuncitem.obj` is the bound method if the test belongs to a class.
     names = inspect.signature(pyfuncitem.obj).parameters
     arguments = {name: pyfuncitem.funcargs[name] for name in names}
     asyncio.run(pyfuncitem.obj(**arguments))
@@ -53,7 +53,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeSupervisor]:
         return _supervisor.Connection(ours, None)
 
     monkeypatch.setattr(_supervisor, "connect", connect)
-    # A cell that ends when it is interrupted does so in a thread of this process, however late.
+    # An interrupted cell ends in a thread of this process, which may be slow on a busy machine.
     monkeypatch.setattr(_conversation, "_GRACE", 60.0)
     yield supervisor
     supervisor.close()
@@ -99,7 +99,7 @@ def index(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[i
         assert server.stdin is not None
         server.stdin.close()
     if _supervisor._shared is not None:
-        # Its sandboxes hold the environments.
+        # The supervisor's sandboxes keep the environments in use.
         _supervisor._shared.end()
         _supervisor._shared = None
     for directory in data.rglob("*"):

@@ -1,4 +1,4 @@
-"""Callers that leave while their session is copied or its state replaced."""
+"""Callers that are interrupted while their session is copied or its state is replaced."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def leaves() -> Iterator[None]:
 
 
 def snapshot_when_interrupted(session: FakeSession, request: Received) -> None:
-    """A snapshot that is complete once its caller has left."""
+    """A snapshot that completes after its caller was interrupted."""
     caller = threading.main_thread().ident or 0
     # Not before: a caller who is interrupted while it sends has torn the connection.
     eventually(lambda: sys._current_frames()[caller].f_code is Link._receive.__code__)
@@ -58,7 +58,7 @@ def test_a_signal_during_a_snapshot_keeps_the_session(fake: FakeSupervisor, leav
 
 
 def left(made: Session, request: Actions[Any]) -> Script:
-    """What follows when the caller of this request leaves after it was sent."""
+    """The actions after the caller of this request is interrupted once it was sent."""
     script = Script(request)
     script(Send)
     script.conversation.close()

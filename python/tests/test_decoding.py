@@ -1,4 +1,4 @@
-"""Values of a guest that the asyncio client decodes while the caller's event loop goes on."""
+"""The asyncio client decodes a guest's values while the caller's event loop continues."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an operator sees: counts, usage, and the records of `logging`."""
+"""Output for operators: counters, usage, and the records of `logging`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def events(records: pytest.LogCaptureFixture) -> list[tuple[str, int, str]]:
 
 
 def since(before: sandfork.Stats) -> tuple[dict[str, int], dict[str, int]]:
-    """What was refused, and what has ended, since then."""
+    """The refusals and the ends of sessions since then."""
     now = sandfork.stats()
     return (
         {k: n - before.refused.get(k, 0) for k, n in now.refused.items() if n != before.refused.get(k, 0)},

@@ -154,7 +154,7 @@ def test_pandas_indexes_and_arrays_round_trip(value: Any) -> None:
 
 
 def binned() -> Any:
-    """What is cut into bins, with each of pandas' ways to have labels of them."""
+    """Data that is cut into bins, with each form of bin labels in pandas."""
     numbers = pandas.Series([1, 5, 9, 2, None], name="n")
     frame = pandas.DataFrame({"n": numbers, "bin": pandas.cut(numbers, 3), "group": list("abaab")})
     grouped = frame.groupby(["group", "bin"], observed=True)["n"].sum()
@@ -351,7 +351,7 @@ def test_times_in_unnamed_zones_round_trip() -> None:
 
 @pytest.fixture
 def alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A reader without any of the packages."""
+    """A reader that has none of the packages."""
     trees = {name: sent(value) for name, value in _senders().items()}
     for name in ("pandas", "polars", "pyarrow", "numpy", "PIL"):
         monkeypatch.setitem(sys.modules, name, None)

@@ -1,4 +1,4 @@
-"""Under gevent and eventlet, which put other sockets and functions of `select` in the place of Python's."""
+"""Use under gevent and eventlet, which replace Python's sockets and the functions of `select`."""
 
 from __future__ import annotations
 

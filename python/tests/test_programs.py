@@ -1,4 +1,4 @@
-"""Programs of a session, of a supervisor that answers as a test tells it to."""
+"""Programs of a session, with a supervisor whose answers the test chooses."""
 
 from __future__ import annotations
 

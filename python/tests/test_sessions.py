@@ -1,4 +1,4 @@
-"""A session as its caller sees it."""
+"""The interface of a session."""
 
 from __future__ import annotations
 

@@ -150,7 +150,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def assert_ends(act: Callable[[], object]) -> None:
-    """It waits for nothing that never comes."""
+    """Checks that the call returns."""
     raised: list[BaseException] = []
 
     def attempt() -> None:

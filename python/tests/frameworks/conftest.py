@@ -1,4 +1,4 @@
-"""Fixtures, and the mark of the frameworks' own suites."""
+"""Fixtures, and the marker for the frameworks' own suites."""
 
 from __future__ import annotations
 

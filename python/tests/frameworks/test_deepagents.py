@@ -1,4 +1,4 @@
-"""The suite of LangChain, and what it does not ask."""
+"""LangChain's own suite of tests, and tests of behaviour that the suite does not cover."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from sandfork.deepagents import SandforkBackend
 
 from ..support.waiting import eventually
 
-# What deepagents 0.7 does otherwise than the suite expects of it, in its own code, with every backend.
+# Where deepagents 0.7 itself differs from what the suite expects, with every backend.
 OTHERWISE = {
     "test_glob": "a path of a match is absolute",
     "test_glob_basic_pattern": "a path of a match is absolute",
@@ -85,12 +85,12 @@ def test_a_cancelled_command_is_killed(backend: SandforkBackend) -> None:
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running
-        # One that has not begun: more than may run at once.
+        # More commands than may run at once, so that some have not started.
         waiting = [asyncio.create_task(backend.aexecute("sleep 600; touch late")) for _ in range(30)]
         with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(asyncio.gather(*waiting), 0.1)
 
-    # It returns though threads still wait for what they ran.
+    # `asyncio.run` returns although threads still wait for their commands.
     asyncio.run(cancel())
     eventually(lambda: backend.execute("pgrep sleep").exit_code)
     assert backend.execute("ls late").exit_code
@@ -158,9 +158,9 @@ TOLD = "Another session has begun without them, in which this was not done."
 def test_a_command_may_end_everything(command: str) -> None:
     with SandforkBackend() as backend:
         response = backend.execute(f"touch own; {command}; exec sleep 600")
-        # It may end the session before it is reported to run.
+        # The command may end the session before it is reported as started.
         while not response.output.endswith(TOLD):
-            # The process that starts programs may end first.
+            # The process that starts programs may end before the session does.
             assert "The command was lost" in response.output or response.exit_code == 125
             response = backend.execute("echo ran")
         assert "has ended because its process was ended by signal" in response.output
@@ -170,7 +170,7 @@ def test_a_command_may_end_everything(command: str) -> None:
 
 def end(backend: SandforkBackend) -> None:
     worker = backend.sandbox.run("import os\nos.getpid()").value
-    # Its input comes after it has been reported to run.
+    # The command gets its input only after it was reported as started.
     line = f"read go; kill -KILL {worker}; exec sleep 600"
     assert backend.sandbox.commands.run(line, stdin=b"go\n").status == "lost"
 

@@ -57,7 +57,7 @@ async def test_a_sample_has_the_policy_of_its_configuration(tmp_path) -> None:
     tables = {"env": {"set": {"WORD": "from a dict"}}}
     for config, word in ((str(file), "from a file"), (SandforkConfig(policy=tables), "from a dict")):
         spec = util.SandboxEnvironmentSpec("sandfork", config)
-        # As it is written to a log and read again.
+        # Inspect writes the specification to a log and reads it back.
         again = util.SandboxEnvironmentSpec.model_validate_json(spec.model_dump_json())
         environment = await sample(again.config)
         assert (await environment.exec(["sh", "-c", "echo $WORD"])).stdout == word + "\n"
@@ -130,7 +130,7 @@ async def test_a_script_that_was_written_is_run_by_its_interpreter(
     assert (await executed("#!/bin/cat")).stdout == "#!/bin/cat"
     assert (await executed("#! /bin/sh -e\nfalse\necho not")).returncode == 1
     assert (await executed("echo $0")).stdout == "/tmp/script\n"
-    # A program that failed by itself is not run again, and what the guest wrote is not run otherwise.
+    # A program that failed is not run again, and a script that the guest wrote is not run by a shell.
     failed = await executed("echo once; env /tmp/script-that-is-not-executable; exit 126")
     assert (failed.stdout, failed.returncode) == ("once\n", 126)
     denied = await sandbox_env.exec(["sh", "-c", "echo 'echo x' > /tmp/own; chmod +x /tmp/own; env /tmp/own"])
@@ -221,7 +221,7 @@ async def test_files_are_read_and_written_at_the_same_time(sandbox_env: Sandfork
     paths = [f"{directory}/{n}" for directory in ("/tmp/a", "b", "/work/c") for n in range(4)]
     await asyncio.gather(*(sandbox_env.write_file(path, path) for path in paths))
     assert list(await asyncio.gather(*map(sandbox_env.read_file, paths))) == paths
-    # What was copied is gone.
+    # The temporary copies are gone.
     after = await sandbox_env.exec(["ls", "-A"])
     assert {*after.stdout.split()} - {*before.stdout.split()} == {"b", "c"}
 

@@ -130,7 +130,7 @@ async def kill_worker(session: SandboxSession) -> None:
     running = asyncio.create_task(session.exec("exec sleep 600"))
     while not await sandbox.commands.list():
         assert not running.done()
-    # Its input comes after it has been reported to run.
+    # The command gets its input only after it was reported as started.
     line = f"read go; kill -KILL {worker}; exec sleep 600"
     assert (await sandbox.commands.run(line, stdin=b"go\n")).status == "lost"
     with pytest.raises(errors.ExecTransportError, match="the command was ended"):
@@ -148,7 +148,7 @@ async def test_a_session_that_has_ended_does_not_run(tmp_path: Path) -> None:
     await kill_worker(session)
     assert not await session.running()
     await serves_nothing(session, "signal 9")
-    # No call has reported the end of this one.
+    # No call has reported the end of this session.
     resumed = await client.resume(session.state)
     await resumed.start()
     assert await output(resumed, "cat own") == "kept\n"
@@ -193,7 +193,7 @@ async def test_state_resumes_its_session_or_creates_another(tmp_path: Path) -> N
 
 @pytest.fixture
 def shown() -> Iterator[Path]:
-    """A directory of the host that is beneath the workspace in a sandbox that is shown it."""
+    """A directory of the host that the sandbox mounts below its workspace."""
     had_work = Path("/work").exists()
     try:
         Path("/work").mkdir(exist_ok=True)

@@ -40,7 +40,7 @@ def real(doctor: dict) -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def possible(request: pytest.FixtureRequest, doctor: dict) -> None:
-    """Leaves out the tests of what the host cannot do."""
+    """Skips the tests of features that the host lacks."""
     snapshots = doctor["snapshots"]
     if request.path.name in SNAPSHOTS and snapshots["state"] != "usable":
         pytest.skip(f"`sandfork doctor`: {snapshots['error']}")

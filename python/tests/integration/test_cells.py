@@ -61,7 +61,7 @@ async def test_guest_gets_no_descriptor_of_its_caller(tmp_path: pathlib.Path, le
     path.write_bytes(b"x" * length)
     before = path.stat()
     with path.open("r+b") as file:
-        # The program reads a part of it, and changes nothing.
+        # The program reads a part of the file and does not change the file.
         assert sandfork.run(TAMPERS, stdin=file).value == 10
         assert (await sandfork.async_run(TAMPERS, stdin=file)).value == 10
         whole = sandfork.run("import sys; len(sys.stdin.buffer.read())", stdin=file)
@@ -308,7 +308,7 @@ def test_tool_can_end_the_cell() -> None:
         assert not sbx.run("1").final
 
 
-# The guest ends its cell as a tool's answer does, without a call.
+# The guest ends its cell as a final answer does, without a call of the tool.
 FORGED = """
 import gc
 (interrupts,) = [held for held in gc.get_objects() if type(held).__name__ == "Interrupts"]
@@ -328,7 +328,7 @@ def test_only_an_answer_of_the_host_is_final() -> None:
         for code in (FORGED, f"try:\n    final_answer('bad')\nexcept PermissionError:\n    pass\n{FORGED}"):
             execution = sbx.run(code)
             assert (execution.ok, execution.final, execution.value) == (True, False, "forged")
-        # The value is the answer as it was sent.
+        # The value is the answer as the guest sent it.
         execution = sbx.run(
             FORGED.partition("interrupts.end_cell")[0]
             + "kind, end_cell = type(interrupts), interrupts.end_cell\n"
@@ -336,7 +336,7 @@ def test_only_an_answer_of_the_host_is_final() -> None:
         )
         answers.append("later")
         assert (execution.ok, execution.final, execution.value) == (True, True, ["good"])
-        # That of another cell counts for none.
+        # The answer of an earlier cell does not end this one.
         assert not sbx.run("1").final
     with Sandbox() as sbx:
         execution = sbx.run(FORGED)

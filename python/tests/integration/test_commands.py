@@ -41,7 +41,7 @@ def test_input_is_written_while_output_is_read(sbx: Sandbox) -> None:
     result = sbx.commands.run(["cat"], stdin="x" * MANY)
     assert result.ok
     assert result.stdout == "x" * MANY
-    # A program need not read it.
+    # A program need not read its input.
     assert sbx.commands.run(["true"], stdin="x" * MANY).ok
 
 
@@ -144,7 +144,7 @@ def test_failed_program_start_raises_with_the_reason(sbx: Sandbox) -> None:
 
 
 def kill_worker(sbx: Sandbox) -> None:
-    """Ends a session between two cells, by a program that has been reported to run."""
+    """Ends a session between two cells, with a program that was reported as started."""
     worker = sbx.run("import os\nos.getpid()").value
     line = f"read go; kill -KILL {worker}; exec sleep 600"
     assert sbx.commands.run(line, stdin=b"go\n").status == "lost"
@@ -177,7 +177,7 @@ def test_no_descriptor_is_leaked() -> None:
 
 
 async def listed(sbx: AsyncSandbox, count: int) -> list[RunningCommand]:
-    """The programs that run, once there are so many."""
+    """The running programs, once there are so many."""
     for _ in range(100_000):
         found = await sbx.commands.list()
         if len(found) == count:
@@ -224,7 +224,7 @@ def test_arguments_may_be_as_long_as_the_kernel_takes_them(sbx: Sandbox) -> None
     with pytest.raises(RequestError, match="longer than") as raised:
         sbx.commands.run(["printf", *[long] * 24])
     assert raised.value.errno is None
-    # What is listed is cut.
+    # The list truncates arguments.
     command = sbx.commands.run(["sh", "-c", "sleep 600; :", long], background=True)
     assert [one.argv for one in sbx.commands.list()] == [["sh", "-c", "sleep 600; :"]]
     command.kill()

@@ -95,7 +95,7 @@ def test_packages_are_added_to_a_running_session(index: int) -> None:
         assert sandbox.run("import shapes").error.name == "ModuleNotFoundError"
         sandbox.install("shapes==1.0")
         assert sandbox.run("import shapes; shapes.sides").value == 3
-        # What was there is what it was, and is not there twice.
+        # Modules that were imported stay the same objects, and no directory is in `sys.path` twice.
         assert sandbox.run("import colours, sys; colours is before").value is True
         assert sandbox.run("len([path for path in sys.path if 'site-packages' in path])").value == 2
         assert sandbox.run("'path' in globals()").value is False
@@ -104,7 +104,7 @@ def test_packages_are_added_to_a_running_session(index: int) -> None:
         before = sandbox.run("sys.path").value
         with pytest.raises(SystemFailure, match="Cannot install shapes==2.0"):
             sandbox.install("shapes==2.0")
-        # The version that was added will do.
+        # The installed version satisfies the requirement.
         sandbox.install("shapes")
         assert sandbox.run("shapes.sides").value == 3
         assert sandbox.run("sys.path").value == before
@@ -113,7 +113,7 @@ def test_packages_are_added_to_a_running_session(index: int) -> None:
         assert sandbox.run("import shapes").error.name == "ModuleNotFoundError"
         sandbox.install("shapes==1.0")
         assert sandbox.run("import shapes; shapes.sides").value == 3
-        # Nothing removes them meanwhile, and it is no environment of its own.
+        # `env prune` removes no package that a session uses, and the session's packages are no environment.
         subprocess.run([_binary.find(), "env", "prune", "--packages"], check=True)
         assert sandbox.run("import shapes.later", timeout=25).error.name == "ModuleNotFoundError"
         assert sandbox.run("import importlib; importlib.reload(shapes).sides").value == 3
@@ -128,13 +128,13 @@ async def test_packages_are_added_to_a_task_session(index: int) -> None:
 
 def test_packages_require_permission(index: int) -> None:
     with Sandbox() as sandbox:
-        # Before anything is looked for: the index has no such package.
+        # The check comes before any lookup: the index has no such package.
         with pytest.raises(RequestError, match="open it with `can_install=True`"):
             sandbox.install("nowhere-to-be-found")
         assert sandbox.run("import shapes").error.name == "ModuleNotFoundError"
         with pytest.raises(RequestError, match="no package is named"):
             sandbox.install()
-    # What one session added is not imported by another one.
+    # A session cannot import packages that another one installed.
     with Sandbox(can_install=True) as one, Sandbox(can_install=True) as other:
         one.install("shapes")
         assert other.run("import shapes").error.name == "ModuleNotFoundError"

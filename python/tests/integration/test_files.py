@@ -28,7 +28,7 @@ def test_file_is_unchanged_if_the_new_data_does_not_fit(tmp_path: pathlib.Path) 
             with pytest.raises(FileError, match=r"No space left on device: filesystem\.work_size"):
                 act()
             assert sbx.files.read("f") == b"before"
-        # It has not used up what later files need.
+        # The failed write has freed its space for later files.
         sbx.files.write("other", bytes(900_000))
 
 

@@ -1,4 +1,4 @@
-"""Guests that may write to what the caller imports modules from."""
+"""Guests that may write to directories from which the caller imports modules."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from sandfork import AsyncSandbox, HostError, Policy, Sandbox
 
 SOURCE = pathlib.Path(sandfork.__file__).parents[1]
 
-# The guest leaves a module, and returns a value whose type the caller imports. `unkept` is a caller that says
-# nothing of what it imports.
+# The guest writes a module, and returns a value whose type the caller imports from it. With `unkept`, the
+# caller does not tell the supervisor its import path, so nothing protects it.
 AGENT = """
 import os, sys
 import sandfork
@@ -37,12 +37,12 @@ PLANTED = "import os\nprint('guest', os.getpid(), flush=True)\nFraction = pow\n"
 
 
 def writing(path: pathlib.Path) -> str:
-    """What a guest does to write the module."""
+    """The code with which a guest writes the module."""
     return f"os.makedirs({str(path.parent)!r}, exist_ok=True)\nopen({str(path)!r}, 'w').write({PLANTED!r})"
 
 
 class Place:
-    """A directory of the caller's, with one that guests may write to."""
+    """A directory of the caller's that contains one to which guests may write."""
 
     def __init__(self, path: pathlib.Path) -> None:
         self.path = path
@@ -56,7 +56,7 @@ class Place:
         self.entry = self.writable
 
     def run(self, kept: str) -> tuple[str, str]:
-        """What the caller writes."""
+        """The output of the caller."""
         self.agent.write_text(AGENT)
         command = [sys.executable, *self.start, kept, self.writable, self.act, *self.added]
         environ = {**os.environ, "PYTHONPATH": str(SOURCE), "PYTHONDONTWRITEBYTECODE": "1"}
@@ -72,18 +72,18 @@ class Place:
 
 
 def script(place: Place) -> None:
-    """The directory of the caller's script."""
+    """Imports from the directory of the caller's script."""
     place.agent = place.writable / "agent.py"
     place.start = (place.agent,)
 
 
 def current(place: Place) -> None:
-    """The current directory, as of `python -c` and of notebooks."""
+    """Imports from the current directory, as `python -c` and notebooks do."""
     place.start = ("-c", AGENT)
 
 
 def above(place: Place) -> None:
-    """A directory above what is imported from."""
+    """Imports from a directory inside a writable one."""
     lib = place.writable / "project" / "lib"
     lib.mkdir(parents=True)
     os.chmod(lib, 0o777)
@@ -91,7 +91,7 @@ def above(place: Place) -> None:
 
 
 def link(place: Place) -> None:
-    """A directory with a link that leads to what is imported from."""
+    """A writable directory with a link through which modules are imported."""
     (place.path / "lib").mkdir()
     (place.writable / "to_lib").symlink_to(place.path / "lib")
     (place.path / "named").symlink_to("writable/to_lib")
@@ -106,7 +106,7 @@ def missing(place: Place) -> None:
     """A directory that does not exist yet."""
     place.entry = place.writable / "not" / "yet"
     place.act, place.added = writing(place.entry / "fractions.py"), (place.entry,)
-    # As far as its way exists.
+    # The message names the first component that does not exist.
     place.entry = place.writable / "not"
 
 
@@ -132,7 +132,7 @@ def test_guest_cannot_inject_a_module_into_its_caller(tmp_path: pathlib.Path, wa
         "caller imports modules: make only a data directory in it writable"
     )
     assert sentence in errors
-    # Where nothing keeps it, the caller runs the guest's code.
+    # Without the protection, the caller runs the guest's code.
     said, errors = place.run("unkept")
     caller, guest = said.splitlines()
     assert caller.replace("caller", "guest") == guest, errors

@@ -1,4 +1,4 @@
-"""The interpreter of a sandbox: that of the caller, unless the policy names one."""
+"""The interpreter of a sandbox: the caller's, unless the policy names another."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ def test_results_in_order_and_as_they_finish(tmp_path: pathlib.Path) -> None:
     )
     os.chmod(tmp_path, 0o777)
     policy = sandfork.Policy(filesystem={"write": [tmp_path]})
-    # The first waits for the last.
+    # The first task waits for the last one.
     last = str(tmp_path / "last")
     waits = f"import os, time\nwhile not os.path.exists({last!r}): time.sleep(0.005)\n0"
     codes = [waits, *map(str, range(1, 11)), f"open({last!r}, 'w').close(); 11"]
@@ -138,7 +138,7 @@ def test_timeout_replaces_the_policys_limit() -> None:
     assert number.execution is not None
     assert number.execution.error is not None
     assert "its limit of 0.5 s on the clock" in number.execution.error.value
-    # Also a limit above the policy's.
+    # A task's limit may also exceed the policy's.
     policy = sandfork.Policy(limits={"wall": "100ms"})
     (result,) = sandfork.map([Task(code.format(0.3), limits={"wall": "50s"})], policy=policy, timeout=60)
     assert result.ok
@@ -323,7 +323,7 @@ claim = {"kind": "result", "id": 1, "status": "ok", "value": 42}
 send({**claim, "verdict": "pass", "expect": None, "stdout": "42"})
 os._exit(0)
 """
-    # What is expected is nowhere in the guest: not in its files, its memory or its environment.
+    # The expected value is nowhere in the guest: not in its files, its memory or its environment.
     seek = """
 import gc, os, pathlib, sys
 texts = [open("/proc/self/environ").read(), open("/proc/self/cmdline").read(), str(sys.argv)]
@@ -386,7 +386,7 @@ sys.stdin.readline()
         number = int(host.stdout.readline())
         family = {processes.of(number)}
         deadline = time.monotonic() + 60
-        # Until both guests run.
+        # Wait until both guests run.
         while len(family) < 5 and time.monotonic() < deadline:
             family = processes.descendants(number) | {processes.of(number)}
         assert len(family) >= 5

@@ -1,4 +1,4 @@
-"""Guests that connect to hosts of their policy: a server of the test, in this process."""
+"""Guests that connect to hosts that their policy allows. The host is a server in this process."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _policy(port: int, **network: Any) -> Policy:
             "mode": "allow",
             "allow": [
                 {
-                    # The host's own name for itself: no resolver is asked.
+                    # A `localhost` name, which needs no resolver.
                     "host": "db.localhost",
                     "ports": [port],
                     "private": True,
@@ -93,7 +93,7 @@ def test_caller_decides_on_connections(port: int, monkeypatch: pytest.MonkeyPatc
         assert reasons == ["caller"] + ["undecided"] * 3
         (denial,) = (it for it in refused.denied if it.operation == "connect")
         assert denial.set == "network.ask=false"
-        # What the policy refuses is no question.
+        # The function is not asked about a connection that the policy refuses.
         sandbox.run("import urllib.request\nurllib.request.urlopen('http://other.example/')")
     assert asked == [("db.localhost", port, asked[0][2])] * len(answers)
     assert "127.0.0.1" in asked[0][2]
@@ -118,7 +118,7 @@ time.sleep(600)
 
     def decide(host: str, port: int, addresses: tuple[str, ...]) -> bool:
         asked.append(host)
-        # Until the cell has ended.
+        # Longer than the cell runs.
         time.sleep(3)
         return True
 

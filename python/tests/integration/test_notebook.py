@@ -1,4 +1,4 @@
-"""Charts and the habits of notebooks in a real session."""
+"""Charts and notebook features in a real session."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sessions that are paused while they are not used."""
+"""Sessions that are paused while they are idle."""
 
 from __future__ import annotations
 

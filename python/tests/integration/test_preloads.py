@@ -1,4 +1,4 @@
-"""What preloaded packages leave for each run."""
+"""The state that each run gets from preloaded packages."""
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ while not seen:
 
 @pytest.mark.parametrize("start", ["sandfork.run", "sandfork.Sandbox().run"])
 def test_daemon_threads_find_their_sessions_closed_at_the_interpreters_exit(start: str) -> None:
-    # What was registered first runs last.
+    # `atexit` runs the function that was registered first last.
     before = "import atexit, threading\natexit.register(lambda: thread.join())"
     code = f"""
 running = threading.Event()
@@ -234,7 +234,7 @@ def test_stale_handles_reach_no_session_of_the_next_supervisor() -> None:
                 with pytest.raises((sandfork.SessionEnded, sandfork.SupervisorDied)):
                     act()
             assert [one.pid for one in other.commands.list()] == [theirs.pid]
-            # As with cells, the first call learns of it.
+            # As with cells, the first call raises the error.
             with pytest.raises(sandfork.SupervisorDied):
                 kept.commands.run("true")
             assert kept.commands.run("true").ok
@@ -334,7 +334,7 @@ print(sbx.get("x"), sandfork._supervisor._shared.process.pid == ours)
     nouns = "session", "session", "program"
     whose = "belongs to the process that this one was forked from: open one here"
     assert said == [f"this {noun} {whose}" for noun in nouns]
-    # The control socket, the session's socket and the program's.
+    # The control socket, and the sockets of the session and the program.
     assert (value, apart, closed) == (42, True, 3)
     assert after == "1 True"
 

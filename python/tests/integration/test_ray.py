@@ -21,7 +21,7 @@ import sandfork.ray
 from sandfork import Task
 from sandfork._tasks import prepared
 
-# With 20000, the test is that of a release.
+# A release runs this test with 20000 tasks.
 TASKS = int(os.environ.get("SANDFORK_RAY_TASKS", "500"))
 
 
@@ -55,7 +55,7 @@ def test_guest_behaviour_is_reported_as_its_result(told: dict[str, Any]) -> None
 def test_an_invalid_task_is_raised_after_the_results_before_it(told: dict[str, Any]) -> None:
     assert told["unknown key"] == ["ok", ANY]
     assert told["unknown key"][1].startswith("RequestError: task 1: unknown key `nope`")
-    # Also those that were sent to a node together with it.
+    # Also the results of tasks that were sent to a node together with the invalid one.
     assert told["unknown key behind many"] == ["ok"] * 60 + [ANY]
 
 

@@ -1,4 +1,4 @@
-"""Sandboxes that are saved as files and go on in other processes."""
+"""Sandboxes that are saved as files and resumed in other processes."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_sandbox_resumes_in_another_process(tmp_path: pathlib.Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == "[[2, 4], 60, 'kept']\nTrue\n"
-    # And back, from the state in which that process has left it.
+    # The session is resumed here again, with the state that the other process saved.
     with Sandbox.resume(path, tools={"double": double}) as sbx:
         assert sbx.run("[xs, next(squares), double(3)]").value == [[2, 4], 9, 6]
         assert sbx.run("fails()").error is not None
@@ -56,7 +56,7 @@ def test_file_resumes_several_sandboxes_that_restart_fresh(tmp_path: pathlib.Pat
         with sbx.snapshot() as snapshot:
             assert snapshot.save(path) == path.stat().st_size
             sbx.run("x = 2")
-            # The one that was saved goes on.
+            # The saved session continues.
             assert sbx.run("x").value == 2
     drawn = []
     for _ in range(2):
@@ -200,7 +200,7 @@ def test_copy_is_refused_if_the_import_path_is_writable(
                 patch.syspath_prepend(tmp_path / "writable" / "lib")
                 with pytest.raises(HostError, match="from which the caller imports modules"):
                     way()
-            # The path of the caller is no part of the sandbox: its snapshots are there.
+            # The caller's import path is not part of a sandbox, so its snapshots remain usable.
             monkeypatch.syspath_prepend(tmp_path / str(len(sys.path)))
             with way() as copy:
                 assert copy.run("1").value == 1

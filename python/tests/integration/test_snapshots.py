@@ -29,7 +29,7 @@ def test_forks_are_independent(sbx: Sandbox) -> None:
             fork.files.write("f", "changed")
     assert sbx.run("xs").value == [1]
     assert sbx.files.read_text("f") == "kept"
-    # They live on without the snapshot, and without the sandbox that made it.
+    # The forks live on without the snapshot and without the sandbox it was taken of.
     sbx.close()
     assert [fork.run("len(xs)").value for fork in forks] == [2, 2, 2]
     for fork in forks:
@@ -57,7 +57,7 @@ def test_passed_arrays_are_copied_with_the_session(packages: sandfork.Policy) ->
             with snapshot.fork() as fork, fork.snapshot() as second, second.fork() as another:
                 fork.pause()
                 assert (fork.run(seen).value, another.run(seen).value) == (wanted, wanted)
-                # The end of an array closes nothing else.
+                # The deletion of an array closes no other file.
                 another.run("del a, b; f = open('f', 'w+'); import gc; gc.collect()")
                 assert another.run("f.write('x'), f.seek(0), f.read()").value == (1, 0, "x")
             sbx.rollback(snapshot)
@@ -85,7 +85,7 @@ def test_unreferenced_snapshot_frees_its_memory() -> None:
         gc.collect()
         for _ in range(1200):
             with contextlib.suppress(RequestError):
-                # The supervisor hears of one that was collected, soon.
+                # The supervisor learns of a garbage-collected snapshot with a delay.
                 both = sbx.snapshot(), sbx.snapshot()
                 break
             time.sleep(0.05)
@@ -133,7 +133,7 @@ def test_transaction_is_atomic(sbx: Sandbox) -> None:
     sbx.run("x = 1")
     with sbx.transaction():
         sbx.run("x = 2")
-        # A name that is missing is no cell that failed.
+        # An undefined variable is not a failed cell, so nothing is rolled back.
         with pytest.raises(UndefinedVariable):
             sbx.get("missing")
     assert sbx.run("x").value == 2
@@ -202,7 +202,7 @@ def test_forks_leave_nothing_behind() -> None:
         assert supervisor is not None
         links = []
         for entry in pathlib.Path(f"/proc/{supervisor.process.pid}/fd").iterdir():
-            # It may have been closed since.
+            # The descriptor may have been closed in the meantime.
             with contextlib.suppress(FileNotFoundError):
                 links.append(os.readlink(entry))
         return [link for link in links if "sandfork-memory" in link or "sandfork-files" in link]
@@ -212,7 +212,7 @@ def test_forks_leave_nothing_behind() -> None:
         with sbx.snapshot() as snapshot:
             for _ in range(5):
                 snapshot.fork().close()
-        # What is left of the forks ends behind them.
+        # The forks' processes end after `close` has returned.
         await_that(lambda: memory_files() == [])
         before = descriptors()
         with sbx.snapshot() as snapshot:
@@ -221,7 +221,7 @@ def test_forks_leave_nothing_behind() -> None:
                 snapshot.fork().close()
                 sbx.rollback(snapshot)
         await_that(lambda: memory_files() == [])
-        # A worker that was made ready meanwhile has some.
+        # A worker that was prepared in the meantime holds some descriptors.
         await_that(lambda: descriptors() <= before + 30)
 
 
@@ -252,7 +252,7 @@ def test_async_interface_behaves_the_same(monkeypatch: pytest.MonkeyPatch) -> No
                 assert (await fork.run("x")).value == 1
 
     asyncio.run(use())
-    # That waits for the supervisor, so the event loop does not.
+    # `close` waits for the supervisor, so it must not run in the event loop's thread.
     assert len(closing) == 3
     assert threading.main_thread() not in closing
 
@@ -266,12 +266,12 @@ def test_a_cancelled_copy_is_completed() -> None:
                 await sbx.add_tools({"later": lambda: "called"})
                 for act in (sbx.snapshot, sbx.pause, lambda: sbx.rollback(snapshot)):
                     task = asyncio.create_task(act())
-                    # It has sent its request then.
+                    # By then the task has sent its request.
                     await asyncio.sleep(0)
                     task.cancel()
                     with pytest.raises(asyncio.CancelledError):
                         await task
-                # A rollback that was cancelled has taken place.
+                # The cancelled rollback took effect.
                 assert (await sbx.run("[x, later()]")).value == [[1], "called"]
 
     asyncio.run(use())

@@ -15,9 +15,9 @@ from sandfork import Sandbox, Tool, _supervisor
 from ..support import processes
 from ..support.descriptors import assert_closed_since, opened
 
-# Threads, and sessions of each. `SANDFORK_STRESS`, set to anything, takes ten times as many sessions.
+# The number of threads, and of sessions for each. Any value of `SANDFORK_STRESS` selects the long test.
 THREADS, SESSIONS = (20, 10) if os.environ.get("SANDFORK_STRESS") else (10, 2)
-# For each session.
+# The number of cells of each session.
 CELLS = 50
 
 ENDINGS = {
@@ -32,7 +32,7 @@ ENDINGS = {
     "leave": ("import os; os._exit(4)", "exit"),
     "flood": ("print('x' * 5_000_000)", "output-limit"),
 }
-# Kinds that cost a worker or a wait are rarer.
+# Endings that cost a worker or a wait are rarer.
 WEIGHTS = [30, 20, 20, 10, 5, 5, 1, 1, 1, 1]
 
 
@@ -73,7 +73,7 @@ def test_every_reply_matches_its_request_and_nothing_leaks() -> None:
     assert _supervisor._shared is not None
     supervisor = _supervisor._shared.process.pid
     before = opened()
-    # Those of earlier tests' policies, among them workers that are ready.
+    # Processes for the policies of earlier tests, including prepared workers.
     started = processes.descendants(supervisor)
     problems: list[BaseException] = []
     threads = [threading.Thread(target=work, args=(number, problems)) for number in range(THREADS)]

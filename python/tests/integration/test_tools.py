@@ -184,7 +184,7 @@ def test_spent_budget_allows_one_answer_per_cell() -> None:
         assert sbx.run("f()").value == 1
         assert sbx.run("answer(2)").value == 2
         assert sbx.run("answer(3)").value == 3
-        # Calls beyond the first of a cell count.
+        # All calls of a cell count, not only the first.
         call = "try:\n    answer({})\nexcept BaseException as error:\n    caught = type(error).__name__"
         sbx.run("\n".join(call.format(n) for n in (4, 5)))
         assert answers == [2, 3, 4]
@@ -245,7 +245,7 @@ def test_calls_that_wait_when_their_guest_ends_are_not_made(tmp_path: pathlib.Pa
     os.chmod(tmp_path, 0o755)
 
     def read(text: str) -> None:
-        """Returns when the guest has ended, and the supervisor has had time to see that."""
+        """Returns after the guest has ended and the supervisor has had time to notice."""
         sizes.append(len(text))
         called.touch()
         processes_now = processes.descendants(os.getpid())
@@ -271,5 +271,5 @@ os._exit(3)
 """
     with Sandbox({"filesystem": {"read": [tmp_path]}}, tools=[read]) as sbx:
         assert sbx.run(code).status == "exit"
-    # More than one, only if the supervisor stood still meanwhile.
+    # More than one call arrives only if the supervisor was delayed.
     assert 0 < len(sizes) < callers

@@ -12,7 +12,7 @@ from sandfork import AsyncSandbox, FileError, FileEvent, FileNotFound, FileWatch
 
 
 def taken(watch: FileWatch, last: FileEvent) -> list[FileEvent]:
-    """The events up to this one."""
+    """The events up to and including this one."""
     seen: list[FileEvent] = []
     for event in watch:
         seen.append(event)

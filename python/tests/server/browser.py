@@ -1,4 +1,4 @@
-"""A headless Chromium, over the pipes of its own protocol (Chrome DevTools Protocol)."""
+"""A headless Chromium, controlled over pipes (Chrome DevTools Protocol)."""
 
 from __future__ import annotations
 

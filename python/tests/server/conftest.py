@@ -22,7 +22,7 @@ __all__ = ["doctor", "real"]
 
 @pytest.fixture
 def start(tmp_path: pathlib.Path) -> Iterator[Any]:
-    """Starts servers with these arguments, and ends them."""
+    """Starts servers with these arguments, and stops them after the test."""
     numbers = itertools.count()
     with contextlib.ExitStack() as stack:
 
@@ -48,7 +48,7 @@ def start(tmp_path: pathlib.Path) -> Iterator[Any]:
 
 @contextlib.contextmanager
 def serving(*arguments: str) -> Iterator[Server]:
-    """A server with these arguments, which has to end well."""
+    """A server with these arguments, which must exit without an error."""
     command = [_binary.find(), "server", "--listen", "127.0.0.1:0", *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
         port = int(process.stdout.readline().rpartition(":")[2])
@@ -59,6 +59,6 @@ def serving(*arguments: str) -> Iterator[Server]:
 
 @pytest.fixture(scope="module")
 def server(real: None) -> Iterator[Server]:
-    """A server for everyone on this machine."""
+    """A server without tokens, for all users of this machine."""
     with serving() as server:
         yield server

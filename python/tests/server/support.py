@@ -1,4 +1,4 @@
-"""Requests to a server, by the standard library."""
+"""Requests to a server, with the standard library."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Answer(NamedTuple):
 class Server(NamedTuple):
     process: subprocess.Popen[str]
     port: int
-    # What it writes to standard error.
+    # The server's standard error.
     log: pathlib.Path = pathlib.Path(os.devnull)
 
     @property
@@ -47,11 +47,12 @@ class Server(NamedTuple):
 
     @contextlib.contextmanager
     def running(self, code: str) -> Iterator[http.client.HTTPResponse]:
-        """A run that has begun: the code follows a line that it has printed. Its end leaves it."""
+        """A run that has started: it has printed a line before this code. At the end of the block, the client
+        disconnects."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         body = json.dumps({"code": f"print('begun', flush=True)\n{code}"})
         connection.request("POST", "/v1/runs", body, {"Accept": "text/event-stream"})
-        # The head comes with the first output.
+        # The head of the response arrives with the first output.
         response = connection.getresponse()
         assert response.status == 200
         yield response

@@ -38,7 +38,7 @@ def test_run_responds_with_its_outcome(server: Server) -> None:
 def test_limits_are_written_alike_in_all_requests(server: Server) -> None:
     session = server.ask("POST", "/v1/sessions", {}).json["id"]
     for wall in (0.2, "200ms"):
-        # More processor time than there can be in that time.
+        # The processor-time limit cannot be reached within the wall time.
         for cpu, memory in ((5, 256 << 20), ("5s", "256MiB")):
             limits = {"wall": wall, "cpu": cpu, "output": "1KiB", "memory": memory}
             answer = server.run("while True: pass", limits=limits)
@@ -107,7 +107,7 @@ def test_a_batch_has_a_line_for_each_task(server: Server) -> None:
 )
 def test_invalid_task_is_an_error_in_its_line(server: Server, task: dict) -> None:
     results = _results(server, {"tasks": [{"id": "a", **task}, {"code": "1"}]})
-    # Another attempt would find the same request.
+    # A retry would fail in the same way.
     assert results["a"]["status"] == "refused"
     assert next(iter(task)) in results["a"]["error"]["message"] or "policy" in task
     assert results[1]["value"] == 1
@@ -230,7 +230,7 @@ def test_cells_that_wait_end_with_their_session(server: Server, session: str) ->
         while not server.ask("GET", session).json["busy"]:
             time.sleep(0.01)
         waiting = [begin("print(1)") for _ in range(4)]
-        # Nothing shows that they wait. One that came later would not find the session either.
+        # No interface shows that these requests wait. A request that arrived later would also get a 404.
         time.sleep(0.5)
         assert server.ask("DELETE", session).status == 204
         assert json.loads(running.getresponse().read())["status"] == "interrupted"
@@ -380,7 +380,7 @@ def test_finished_task_keeps_its_status_if_output_does_not_fit(start: Any, tmp_p
     server = start("--config", str(config), "--set", "limits.output=4MiB")
     tasks = [
         {"id": "long", "code": "print('x' * 3_000_000)", "expect": {"stdout": "y"}},
-        # Together they have no room.
+        # Their outputs together exceed the memory for answers.
         *({"id": number, "code": "print('x' * 1_500_000)"} for number in range(3)),
     ]
     answer = server.ask("POST", "/v1/batches", {"tasks": tasks})

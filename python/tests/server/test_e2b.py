@@ -1,4 +1,4 @@
-"""E2B's protocol, by its own clients: `e2b` and `e2b-code-interpreter`."""
+"""E2B's protocol, with its own clients: `e2b` and `e2b-code-interpreter`."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ ALPHA, BETA = "a" * 32, "b" * 32
 
 @pytest.fixture(scope="module")
 def served(real: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server of two tenants, of which `beta` may have two sessions and reach a host."""
+    """A server with two tenants, of which `beta` may have two sessions and connect to a host."""
     directory = tmp_path_factory.mktemp("e2b")
     tokens = directory / "tokens"
     tokens.touch(0o600)
@@ -78,7 +78,7 @@ def sandbox(served: Server) -> Iterator[Sandbox]:
 
 
 def data(sandbox: Sandbox, port: int = 49999) -> dict[str, str]:
-    """The headers that reach a sandbox."""
+    """The headers for requests to a sandbox."""
     token = sandbox.traffic_access_token
     assert token is not None
     return {
@@ -115,7 +115,7 @@ def test_output_arrives_while_a_cell_runs(sandbox: Sandbox) -> None:
 
     def on_stdout(message: Any) -> None:
         texts.append(message.line)
-        # The cell goes on once its first output has come.
+        # The cell continues once its first output has arrived.
         sandbox.commands.run("touch heard")
 
     code = (
@@ -176,7 +176,7 @@ def test_environment_variables_apply_to_a_cell_or_sandbox(sandbox: Sandbox) -> N
 def test_cell_of_a_disconnected_client_is_interrupted(sandbox: Sandbox) -> None:
     with pytest.raises(TimeoutException):
         sandbox.run_code("import time\nwhile True: time.sleep(0.1)", timeout=0.5)
-    # It would wait for the end of the other one, which the policy allows 30 s.
+    # If the first cell were still running, this one would wait for it, for up to the policy's 30 s.
     begun = time.monotonic()
     assert sandbox.run_code("1").text == "1"
     assert time.monotonic() - begun < 25
@@ -422,7 +422,7 @@ def test_commands_run_in_the_background(sandbox: Sandbox) -> None:
 
 def test_command_continues_without_its_client(sandbox: Sandbox) -> None:
     commands = sandbox.commands
-    # More than its pipe holds, while nothing reads it.
+    # More output than fits into its pipe, while no client reads it.
     code = "until test -e go; do sleep 0.01; done; head -c 200000 /dev/zero; echo; touch over; exec sleep 600"
     handle = commands.run(code, background=True, timeout=600)
     handle.disconnect()
@@ -457,7 +457,7 @@ def test_a_command_has_limits(served: Server) -> None:
         each = [sandbox.commands.run("sleep 600", background=True, timeout=600) for _ in range(32)]
         with pytest.raises(SandboxException, match="32 programs"):
             sandbox.commands.run("true")
-        # They go with the sandbox.
+        # They end with the sandbox.
         assert sandbox.kill()
         for handle in each:
             with pytest.raises(SandboxException):
@@ -465,7 +465,7 @@ def test_a_command_has_limits(served: Server) -> None:
 
 
 def test_killed_program_starter_is_not_a_server_error(sandbox: Sandbox) -> None:
-    # Also the process that starts commands, which ends a little later.
+    # This also kills the process that starts commands, which ends slightly later.
     code = """import os
 for name in filter(str.isdigit, os.listdir("/proc")):
     if int(name) > 2: os.kill(int(name), 9)"""
@@ -531,7 +531,7 @@ def test_end_of_a_sandbox_ends_its_programs(served: Server) -> None:
         thread = threading.Thread(target=run)
         thread.start()
         assert begun.wait(60)
-        # Cells that wait for it.
+        # Cells that wait for the running cell.
         with ThreadPoolExecutor() as pool:
             named = data(sandbox)
             waiting = [
@@ -578,7 +578,7 @@ def states(server: Server) -> dict[str, str]:
 
 
 def files_on_disk(server: Server) -> int:
-    """The files without a name that the server has open on a disk: what is paused lies there."""
+    """The open files of the server without a name on a disk, which hold the paused sandboxes."""
     descriptors = pathlib.Path(f"/proc/{server.process.pid}/fd")
     targets = [os.readlink(descriptor) for descriptor in descriptors.iterdir() if descriptor.is_symlink()]
     return sum(
@@ -613,7 +613,7 @@ def test_paused_sandbox_resumes_when_a_client_connects(served: Server) -> None:
 
 
 def test_no_cell_is_lost_between_the_state_and_the_pause(served: Server) -> None:
-    """Each cell that had its result is in the state."""
+    """The saved state contains each cell whose result was sent."""
     with made(served) as sandbox:
         sandbox.run_code("n = 0")
         counted: list[int] = []
@@ -654,7 +654,7 @@ def test_sandbox_that_cannot_be_paused_continues(served: Server) -> None:
         assert sandbox.run_code("x").text == "1"
         running.kill()
         eventually(lambda: all(process.pid != running.pid for process in sandbox.commands.list()))
-        # The first context is paused before the second refuses.
+        # The server pauses the first context, and then the second one refuses to pause.
         other = sandbox.create_code_context()
         thread = (
             "import threading, time; threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()"
@@ -690,7 +690,7 @@ def test_a_paused_sandbox_counts_until_it_is_killed(served: Server) -> None:
             Sandbox.create(**options(served, BETA))
         with pytest.raises(SandboxNotFoundException):
             Sandbox.connect(first.sandbox_id, **options(served, ALPHA))
-        # It has its own place to go on in.
+        # The paused sandbox still has its place, so it can resume.
         again = Sandbox.connect(first.sandbox_id, **options(served, BETA))
         assert again.run_code("1").text == "1"
         second.pause()
@@ -748,7 +748,7 @@ def test_shared_snapshot_name_refers_to_the_latest(served: Server) -> None:
         for number in reversed(range(6)):
             with made(served, template="nightly") as later:
                 assert later.run_code("x").text == str(number)
-            # A name is also that of the last in a deletion.
+            # A deletion by name deletes the snapshot that got the name last.
             assert Sandbox.delete_snapshot("nightly", **options(served))
             with pytest.raises(SandboxException, match="404"):
                 Sandbox.create(template=taken[number], **options(served))
@@ -766,7 +766,7 @@ def test_sandbox_belongs_to_its_tenant(served: Server, sandbox: Sandbox) -> None
         Sandbox.set_timeout(identity, 1, **other)
     with pytest.raises(AuthenticationException):
         Sandbox.create(**options(served, "c" * 32))
-    # A tenant's token is none of a sandbox, and another sandbox's is not either.
+    # Neither a tenant's token nor the token of another sandbox opens this sandbox.
     with made(served, BETA) as mine:
         for token in ("", BETA, ALPHA, mine.traffic_access_token or ""):
             headers = {**data(sandbox), "E2B_Traffic_Access_Token": token, "X_API_Key": ALPHA}

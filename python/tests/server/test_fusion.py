@@ -181,7 +181,7 @@ async def test_asyncio_client_works(server: Server) -> None:
 
 
 def test_a_request_without_a_language_is_python(server: Server) -> None:
-    # As trainers send it, with fields of theirs.
+    # The form in which trainers send a request, with fields that the server ignores.
     request = {"compile_timeout": 30, "run_timeout": 30, "code": "print(input())", "stdin": "4", "seed": 1}
     assert server.ask("POST", "/run_code", request).json["run_result"]["stdout"] == "4\n"
     assert server.ask("GET", "/v1/ping").json == "pong"

@@ -1,4 +1,4 @@
-"""Clients that send what they should not, or never read, and guests and servers that end."""
+"""Clients that send invalid or too large requests or never read, and guests and servers that end."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_bodies_are_bounded_before_they_are_read(start: Any, tmp_path: pathlib.P
     except OSError:
         pass
     endless.close()
-    # Three bodies of a MiB do not fit, although none has sent a byte of its own.
+    # Three bodies of 1 MiB exceed the memory for bodies, although the clients have sent no byte of theirs.
     slow = [_raw(server, f"{head}Content-Length: 1048576\r\n\r\n".encode()) for _ in range(2)]
     time.sleep(0.2)
     full = server.ask("POST", "/v1/runs", {"code": "#" * 900_000})
@@ -90,7 +90,7 @@ def test_bodies_are_bounded_before_they_are_read(start: Any, tmp_path: pathlib.P
 
 def test_values_take_more_memory_than_their_text(start: Any, tmp_path: pathlib.Path) -> None:
     server: Server = start("--config", _bounded(tmp_path, body="1MiB", bodies="8MiB"))
-    # A value of a byte takes dozens.
+    # A parsed value takes dozens of bytes, and its text one or two.
     empty = b'"",' * 300_000 + b'""'
     for path, body in (
         ("/v1/runs", b'{"code": "1", "args": [' + empty + b"]}"),
@@ -99,7 +99,7 @@ def test_values_take_more_memory_than_their_text(start: Any, tmp_path: pathlib.P
         ("/mcp", b'{"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": [' + empty + b"]}"),
     ):
         answer = server.ask("POST", path, body)
-        # It would never fit, so that another attempt would be in vain.
+        # The body can never fit, so the response does not suggest a retry.
         assert answer.status == 413, path
         assert "retry-after" not in answer.headers
         assert b"http.bodies" in answer.body
@@ -107,7 +107,7 @@ def test_values_take_more_memory_than_their_text(start: Any, tmp_path: pathlib.P
 
 
 def _ended(server: Server) -> int:
-    """How many runs and cells have ended well."""
+    """The number of runs and cells that ended without an error."""
     text = server.ask("GET", "/metrics").body.decode()
     found = re.search(r'sandfork_runs_total{.*status="ok"} (\d+)', text)
     return int(found[1]) if found else 0
@@ -115,10 +115,10 @@ def _ended(server: Server) -> int:
 
 def test_a_notebook_is_bounded_as_a_whole(start: Any, tmp_path: pathlib.Path) -> None:
     server: Server = start("--config", _bounded(tmp_path, body="1MiB", bodies="4MiB"))
-    # Each cell has its output, and the answer that of all of them.
+    # Each cell stays within its output limit, but the response holds the outputs of all cells.
     many = {"cells": ["print('x' * 1_000_000)"] * 20, "total_timeout": 1000}
     answer = server.ask("POST", "/run_jupyter", many)
-    # No client tries that again.
+    # Clients do not retry after a 413.
     assert answer.status == 413
     assert "http.bodies" in answer.json["detail"]
     assert _ended(server) < 10
@@ -138,7 +138,7 @@ def test_notebook_cells_alternate_with_other_work(start: Any) -> None:
 
 
 def _unread(server: Server) -> socket.socket:
-    """A client of much output as it comes that reads none of it."""
+    """A client of a stream with much output, which reads none of it."""
     connection = socket.socket()
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     connection.connect(("127.0.0.1", server.port))
@@ -150,10 +150,10 @@ def _unread(server: Server) -> socket.socket:
 
 def test_output_that_waits_for_a_client_takes_memory_of_answers(start: Any, tmp_path: pathlib.Path) -> None:
     server: Server = start("--config", _bounded(tmp_path, body="1MiB", bodies="4MiB"))
-    # A body that runs nothing.
+    # An invalid body, which runs nothing.
     body = b"x" * 900_000
     assert server.ask("POST", "/v1/runs", body).status == 422
-    # What the kernel holds for each does not count.
+    # Output in the kernel's socket buffers does not count.
     clients = [_unread(server) for _ in range(8)]
     until = time.monotonic() + 60
     while server.ask("POST", "/v1/runs", body).status != 429:
@@ -165,7 +165,7 @@ def test_output_that_waits_for_a_client_takes_memory_of_answers(start: Any, tmp_
 
 
 def _sandbox(server: Server) -> dict[str, str]:
-    """The headers with which E2B's clients reach a fresh sandbox."""
+    """The headers with which E2B's clients send requests to a new sandbox."""
     made = server.ask("POST", "/sandboxes", {"templateID": "base"}).json
     return {"e2b_sandbox_id": made["sandboxID"], "x_access_token": made["envdAccessToken"]}
 
@@ -218,11 +218,11 @@ def test_slow_work_blocks_no_serving_thread(
     tasks = pathlib.Path(f"/proc/{server.process.pid}/task")
 
     def times() -> dict[int, int]:
-        # Of those that there are: the user's part, as sending is the kernel's (proc(5)).
+        # The user time of each current thread, because sending counts as system time (proc(5)).
         stats = ((int(task.name), (task / "stat").read_text()) for task in tasks.iterdir())
         return {number: int(stat.rpartition(")")[2].split()[11]) for number, stat in stats}
 
-    # No request has come yet, which would have threads of its own.
+    # No request has arrived yet, so no thread for requests exists.
     named = (task for task in tasks.iterdir() if (task / "comm").read_text().startswith("tokio"))
     (serving,) = (int(task.name) for task in named)
     before = times()
@@ -246,7 +246,7 @@ def test_a_form_has_a_bounded_number_of_parts(start: Any) -> None:
 def test_list_of_commands_truncates_long_ones(start: Any) -> None:
     server: Server = start()
     own = _sandbox(server)
-    # Each byte takes six in JSON.
+    # JSON writes each of these bytes in six.
     arguments = ["-c", "sleep 100", *["\1" * 100_000] * 12]
     text = json.dumps({"process": {"cmd": "/bin/sh", "args": arguments}}).encode()
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
@@ -285,7 +285,7 @@ def test_a_picture_for_a_model_takes_memory_of_answers(start: Any, tmp_path: pat
 
 
 def _peak(server: Server) -> int:
-    """The most memory that the server has had, in MiB."""
+    """The server's peak memory, in MiB."""
     status = pathlib.Path(f"/proc/{server.process.pid}/status").read_text()
     found = re.search(r"VmHWM:\s*(\d+) kB", status)
     assert found
@@ -295,7 +295,7 @@ def _peak(server: Server) -> int:
 @pytest.mark.parametrize("path", ["/run_jupyter", "/execute", "/v1/sessions"])
 def test_json_of_a_guest_takes_no_more_memory_than_its_text(start: Any, path: str) -> None:
     server: Server = start()
-    # Each value of 7 bytes would be an object.
+    # Parsed, each value of 7 bytes would become an object.
     forms = "{'application/json': '[' + '{\"\":0},' * 500_000 + '0]'}"
     code = f"class Shown:\n    def _repr_mimebundle_(self, **_):\n        return {forms}\nShown()"
     assert server.run("1").status == 200
@@ -314,7 +314,7 @@ def test_json_of_a_guest_takes_no_more_memory_than_its_text(start: Any, path: st
         answer = server.ask("POST", f"{path}/{session}/cells", {"code": code})
         shown = answer.json["displays"][0]["data"]["application/json"]
     assert len(shown) == 500_001
-    # The value, its answer, and what has them.
+    # The value, the response, and the buffers that hold them.
     assert _peak(server) - before < 100
 
 
@@ -327,16 +327,16 @@ def test_oversized_request_gets_an_error(start: Any, tmp_path: pathlib.Path) -> 
     "headers",
     [
         {"Sec_Fetch_Site": "cross-site"},
-        # Another port of this machine is another site's too.
+        # A page on another port of this machine is also another origin.
         {"Sec_Fetch_Site": "same-site"},
         {"Origin": "https://page.example"},
         {"Origin": "null"},
-        # A name of the page's own that it has let lead here since (DNS rebinding).
+        # The page's own host name, which now resolves to this server (DNS rebinding).
         {"Host": "page.example", "Origin": "http://page.example", "Sec_Fetch_Site": "same-origin"},
     ],
 )
 def test_a_page_of_another_site_runs_nothing(server: Server, headers: dict[str, str]) -> None:
-    # Browsers send this without asking first.
+    # Browsers send this content type without a preflight request.
     headers = {"Content_Type": "text/plain", **headers}
     for path in ("/v1/runs", "/v1/sessions", "/run_code", "/sandboxes", "/mcp"):
         answer = server.ask("POST", path, b'{"code": "1", "templateID": "base"}', **headers)
@@ -357,7 +357,7 @@ def test_a_slow_head_and_an_idle_connection_are_closed(start: Any, tmp_path: pat
 def test_client_that_never_reads_is_dropped(start: Any, tmp_path: pathlib.Path) -> None:
     server: Server = start("--config", _bounded(tmp_path, pause="500ms"))
     connection = socket.socket()
-    # A small window, so that little of the answer is on its way.
+    # A small receive window, so that the kernel buffers little of the response.
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     connection.connect(("127.0.0.1", server.port))
     body = b'{"code": "open(\'a\', \'wb\').write(bytes(12 << 20))", "fetch": ["a"]}'
@@ -372,7 +372,7 @@ def test_connections_that_no_tenant_uses_make_room(start: Any, tmp_path: pathlib
     with server.running("import time; time.sleep(1); print('done')") as response:
         idle = [_raw(server, data) for data in (b"", b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n") * 8]
         assert server.run("1").status == 200
-        # The one that is used stays.
+        # The connection in use stays open.
         assert b"done" in response.read()
     for connection in idle:
         connection.close()
@@ -388,7 +388,7 @@ def test_disconnected_client_cancels_its_run(server: Server) -> None:
 
 
 def _uploading(server: Server, request: str, **headers: str) -> socket.socket:
-    """A request whose body goes on and on."""
+    """A request whose body never ends."""
     lines = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in headers.items())
     head = (
         f"{request} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 100\r\n{lines}\r\nx"
@@ -446,7 +446,7 @@ def test_many_clients_lose_nothing(server: Server) -> None:
 
 
 def _batch(size: int, tasks: int) -> dict[str, Any]:
-    """Tasks with a file of so many MiB in common, which take long enough to run at the same time."""
+    """Tasks that share a file of so many MiB and run long enough to overlap."""
     code = "import time; time.sleep(1); len(open('data').read())"
     common = {"code": code, "files": {"data": "x" * (size << 20)}}
     return {"common": common, "tasks": [{"args": [str(number)]} for number in range(tasks)]}
@@ -459,11 +459,11 @@ def test_the_tasks_of_a_batch_take_memory_of_bodies(start: Any, tmp_path: pathli
     before = _peak(server)
     answer = server.ask("POST", "/v1/batches", _batch(5, 8))
     results = [json.loads(line) for line in answer.body.splitlines()]
-    # Those that find no memory wait for it.
+    # Tasks for which there is no memory wait until there is.
     assert [result.get("value") for result in results] == [5 << 20] * 8, results
-    # What a run has while it begins comes on top.
+    # A run takes additional memory while it starts.
     assert _peak(server) - before < 60
-    # The body would fit, and what its tasks take beside it never does.
+    # The body fits, but the memory that its tasks take in addition never does.
     answer = server.ask("POST", "/v1/batches", _batch(7, 1))
     assert answer.status == 413
     assert "http.bodies" in answer.json["error"]["message"]
@@ -471,7 +471,7 @@ def test_the_tasks_of_a_batch_take_memory_of_bodies(start: Any, tmp_path: pathli
 
 def test_batch_without_memory_for_its_tasks_is_refused(start: Any, tmp_path: pathlib.Path) -> None:
     server: Server = start("--config", _bounded(tmp_path, body="8MiB", bodies="32MiB"))
-    # Bodies that do not come have their memory.
+    # Announced bodies keep their memory although they do not arrive.
     head = f"POST /v1/runs HTTP/1.1\r\nHost: localhost\r\nContent-Length: {8 << 20}\r\n\r\n"
     slow = [_raw(server, head.encode()) for _ in range(2)]
     eventually(lambda: server.ask("POST", "/v1/batches", _batch(4, 1)).status == 429)

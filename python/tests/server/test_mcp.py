@@ -1,4 +1,4 @@
-"""The Model Context Protocol, by its own client, over the standard streams and over HTTP."""
+"""The Model Context Protocol, with its own client, over the standard streams and over HTTP."""
 
 from __future__ import annotations
 

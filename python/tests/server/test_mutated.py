@@ -1,4 +1,4 @@
-"""Requests of every protocol that are nearly right: none has an error of the server's own, and it goes on."""
+"""Nearly valid requests of every protocol. None causes an internal error, and the server keeps serving."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class _Request(NamedTuple):
     method: str
     path: str
     body: Any = None
-    #: Whether a client of E2B's data plane sends it.
+    #: Whether the request goes to a sandbox, as those of E2B's data plane do.
     in_sandbox: bool = False
 
 
@@ -93,7 +93,7 @@ def _requests(session: str, sandbox: str) -> list[_Request]:
 
 
 def _places(value: Any) -> Iterator[tuple[Any, Any]]:
-    """Each container in a value of JSON, with each of its keys."""
+    """Each container in a JSON value, with each of its keys."""
     keys = value.keys() if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
     for key in keys:
         yield value, key
@@ -150,9 +150,9 @@ def test_almost_valid_request_gets_a_response(server: Server) -> None:
             raise AssertionError(what) from error
         statuses[answer.status] += 1
         text = answer.body.decode(errors="replace")
-        # 501: the protocol has what the client wants, and Sandfork has not.
+        # 501: the protocol defines the request, and Sandfork does not implement it.
         assert answer.status < 500 or answer.status == 501, f"{what}: {answer.status} {text}"
-    # Some are right, and most are not.
+    # Some requests are valid, and most are not.
     assert 0 < statuses[200] < _COUNT / 2, statuses
     assert server.run("print(6 * 7)").json["stdout"] == "42\n"
     assert server.ask("POST", f"/v1/sessions/{session}/cells", {"code": "6 * 7"}).status == 200

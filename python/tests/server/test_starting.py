@@ -21,7 +21,7 @@ from sandfork import _binary
 from ..support.waiting import eventually
 from .support import Server
 
-# `fcntl.F_SETPIPE_SZ`, which Python 3.9 has not.
+# `fcntl.F_SETPIPE_SZ`, which Python 3.9 lacks.
 _SET_PIPE_SIZE = 1031
 
 
@@ -68,7 +68,7 @@ def test_connections_are_encrypted(start: Any, tmp_path: pathlib.Path) -> None:
     connection.request("POST", "/run_code", b'{"code": "print(1)"}')
     assert b"Success" in connection.getresponse().read()
     connection.close()
-    # A client that begins no encryption, or none that it ends, is let go.
+    # The server disconnects a client that starts no TLS handshake, and one that does not complete it.
     each = [socket.create_connection(("127.0.0.1", server.port), timeout=60) for _ in range(2)]
     each[0].sendall(b"GET / HTTP/1.1\r\n\r\n")
     for plain in each:
@@ -95,7 +95,7 @@ def test_systemd_passes_the_socket_and_is_notified(tmp_path: pathlib.Path) -> No
         hears.settimeout(60)
         listens.bind(("127.0.0.1", 0))
         listens.listen()
-        # This process has the id that the server keeps.
+        # `exec` keeps the process id of this process for the server.
         script = (
             "import os, sys\nos.dup2(int(sys.argv[1]), 3)\n"
             "os.environ.update(LISTEN_PID=str(os.getpid()), LISTEN_FDS='1')\n"
@@ -116,7 +116,7 @@ def test_a_hangup_before_the_port_is_open_does_not_end_the_server(real: None) ->
     command = [_binary.find(), "server", "--listen", "127.0.0.1:0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
         tasks = pathlib.Path(f"/proc/{process.pid}/task")
-        # It warms an interpreter.
+        # The server starts the warm interpreter.
         eventually(lambda: any(children.read_text() for children in tasks.glob("*/children")))
         process.send_signal(signal.SIGHUP)
         assert "serving on http" in process.stdout.readline()
@@ -133,6 +133,6 @@ def test_unread_log_blocks_no_request() -> None:
         for _ in range(200):
             assert server.ask("GET", "/v1/sessions").status == 200
         process.terminate()
-        # The server does not wait for a reader at its end either.
+        # The server does not wait for a reader when it ends either.
         assert process.wait(60) == 0
         assert len(process.stderr.read()) <= 4096

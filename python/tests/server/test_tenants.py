@@ -1,4 +1,4 @@
-"""Who may run code, and how much."""
+"""Tenants: who may run code, and the limits of each."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .support import Server
 
 ALPHA, BETA = "a" * 32, "b" * 32
 
-# A cell that ends, and leaves a thread that computes.
+# A cell that ends and leaves a thread running.
 BURN = """import threading, time
 def burn():
     while True: pass
@@ -58,7 +58,7 @@ def test_only_a_known_token_is_accepted(start: Any, tokens: pathlib.Path) -> Non
     assert "expired" in server.ask("POST", "/v1/runs", body, **_as("c" * 32)).json["error"]["message"]
     assert server.ask("POST", "/v1/runs", body, **_as(ALPHA)).status == 200
     assert server.ask("POST", "/v1/runs", body, X_API_Key=BETA).status == 200
-    # What says how the server does has nothing of tenants' work.
+    # The health check needs no token, because it tells nothing about tenants.
     assert server.ask("GET", "/healthz").status == 200
 
 
@@ -92,11 +92,11 @@ def test_a_tenant_leaves_connections_to_others(start: Any, tokens: pathlib.Path)
 
     running = begin("POST", "cells", cell)
     eventually(lambda: server.ask("GET", f"/v1/sessions/{session}", **_as(ALPHA)).json["busy"])
-    # What comes after the cell waits for it, also what counts as no run.
+    # Requests after the cell wait for it, also those that do not count as runs.
     waiting = [begin("GET", "files/a"), begin("GET", "files/b")]
 
     def answer(method: str, path: str, body: Any = None) -> Any:
-        # The server refuses a request that comes before the place of an earlier one is free.
+        # The server may have refused a request that arrived before the place of an earlier one was free.
         for n, connection in enumerate(waiting):
             if select.select([connection.sock], [], [], 0)[0]:
                 connection.close()
@@ -108,7 +108,7 @@ def test_a_tenant_leaves_connections_to_others(start: Any, tokens: pathlib.Path)
         return refusal.status == 429 and refusal.json["error"]["kind"] == "busy"
 
     eventually(refused)
-    # Trainers try again after this one only.
+    # Trainers retry only after this status.
     eventually(lambda: answer("POST", "/run_code", {"code": "1"}).status == 504)
     assert server.ask("POST", "/v1/runs", {"code": "1"}, **_as(BETA)).status == 200
     for connection in (running, *waiting):
@@ -117,9 +117,9 @@ def test_a_tenant_leaves_connections_to_others(start: Any, tokens: pathlib.Path)
 
 
 def test_sessions_leave_descriptors_to_others(start: Any, tokens: pathlib.Path) -> None:
-    # The library needs those below 1024.
+    # A limit below 1024 starts no worker, whose data socket has number 1023.
     server: Server = start("--token-file", str(tokens), "--jobs", "2", descriptors=1100)
-    # Another thread writes the log.
+    # Another thread of the server writes the log.
     eventually(lambda: "of the 64 sessions" in server.log.read_text())
     answers = [server.ask("POST", "/v1/sessions", **_as(ALPHA)) for _ in range(12)]
     [refused, *_] = [answer for answer in answers if answer.status != 201]
@@ -127,13 +127,13 @@ def test_sessions_leave_descriptors_to_others(start: Any, tokens: pathlib.Path) 
     assert server.ask("POST", "/v1/sessions", **_as(BETA)).status == 201
     session = f"/v1/sessions/{answers[0].json['id']}"
     assert server.ask("POST", f"{session}/cells", {"code": "1"}, **_as(ALPHA)).status == 200
-    # One that is closed leaves its place.
+    # A closed session frees its place.
     assert server.ask("DELETE", session, **_as(ALPHA)).status == 204
     assert server.ask("POST", "/v1/sessions", **_as(ALPHA)).status == 201
 
 
 def test_tenant_gets_half_of_the_possible_connections(start: Any, tokens: pathlib.Path) -> None:
-    # The library needs those below 1024.
+    # A limit below 1024 starts no worker, whose data socket has number 1023.
     server: Server = start("--token-file", str(tokens), descriptors=1100)
     session = f"/v1/sessions/{server.ask('POST', '/v1/sessions', **_as(ALPHA)).json['id']}"
     with contextlib.ExitStack() as stack:
@@ -146,7 +146,7 @@ def test_tenant_gets_half_of_the_possible_connections(start: Any, tokens: pathli
 
         begin("POST", "/cells", json.dumps({"code": "import time; time.sleep(25)"}))
         eventually(lambda: server.ask("GET", session, **_as(ALPHA)).json["busy"])
-        # They wait for the cell. A tenant has 275 places.
+        # These requests wait for the cell. A tenant has 275 places.
         waiting = [begin("GET", "/files/a") for _ in range(300)]
         ready, _, _ = select.select([connection.sock for connection in waiting], [], [], 20)
         assert ready, "all have a place"
@@ -155,7 +155,7 @@ def test_tenant_gets_half_of_the_possible_connections(start: Any, tokens: pathli
         assert server.ask("POST", "/v1/runs", {"code": "1"}, **_as(BETA)).status == 200
 
 
-# Takes the place of what starts programs, and does not answer.
+# Replaces the process that starts programs, and does not answer.
 _SWALLOW = """
 import os, signal, socket
 signal.signal(16, lambda *_: None)
@@ -173,7 +173,7 @@ def test_guests_that_do_not_start_programs_leave_threads_to_others(start: Any, t
         assert server.ask("POST", "/execute", {"code": _SWALLOW}, **of_sandbox).status == 200
         message = json.dumps({"process": {"cmd": "true"}}).encode()
         body = bytes(1) + len(message).to_bytes(4, "big") + message
-        # More than the threads that the server has beside those of runs.
+        # More requests than the server has threads besides those for runs.
         for _ in range(32):
             connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
             headers = {"Content-Type": "application/connect+json", **of_sandbox}
@@ -181,7 +181,7 @@ def test_guests_that_do_not_start_programs_leave_threads_to_others(start: Any, t
             starting.append(connection)
     begun = time.monotonic()
     assert server.ask("POST", "/v1/runs", {"code": "1"}, **_as(BETA)).status == 200
-    # A program is waited for half a minute.
+    # The server waits half a minute for a program to start.
     assert time.monotonic() - begun < 20
     for connection in starting:
         connection.close()
@@ -198,7 +198,7 @@ def test_session_belongs_to_its_tenant(start: Any, tokens: pathlib.Path) -> None
 
 
 def _sandbox(server: Server, token: str) -> dict[str, str]:
-    """Makes a sandbox by E2B's protocol, and returns what opens it."""
+    """Makes a sandbox with E2B's protocol, and returns the headers for requests to it."""
     made = server.ask("POST", "/sandboxes", {"templateID": "base"}, **_as(token)).json
     return {"E2B_Sandbox_Id": made["sandboxID"], "X_Access_Token": made["envdAccessToken"]}
 
@@ -210,10 +210,10 @@ def test_tokens_are_read_again(start: Any, tokens: pathlib.Path) -> None:
     server.process.send_signal(signal.SIGHUP)
     eventually(lambda: server.ask("GET", "/v1/sessions", **_as(ALPHA)).status == 401)
     assert server.ask("GET", "/v1/sessions", **_as(BETA)).status == 200
-    # A sandbox's own token opens it as long as its tenant has one.
+    # A sandbox's own token is valid as long as its tenant has a token.
     assert server.ask("GET", "/health", **of_alpha).status == 204
     assert server.ask("GET", "/health", **of_beta).status == 502
-    # A file with a mistake changes nothing.
+    # An invalid token file changes nothing.
     tokens.write_text("short\n")
     server.process.send_signal(signal.SIGHUP)
     eventually(lambda: "stay as they were" in server.log.read_text())
@@ -271,7 +271,7 @@ def test_work_on_sessions_needs_processor_time(start: Any, tmp_path: pathlib.Pat
     assert server.ask("POST", "/sandboxes", {"templateID": "base"}).status == 429
     assert server.ask("POST", f"/contexts/{context['id']}/restart", **of_sandbox).status == 429
     assert server.ask("POST", "/contexts", {}, **of_sandbox).status == 429
-    # What makes room is not refused.
+    # Requests that free a place are not refused.
     assert server.ask("DELETE", session).status == 204
     assert server.ask("POST", f"{sandbox}/connect").status == 200
     assert server.ask("DELETE", sandbox).status == 204
@@ -303,7 +303,7 @@ def test_background_work_counts_without_requests(start: Any, tmp_path: pathlib.P
         [line] = re.findall(rb"^sandfork_cpu_seconds_total.* (.*)$", server.ask("GET", "/metrics").body, re.M)
         return float(line)
 
-    # Neither this nor a run touches the session.
+    # Neither this request nor a run uses the session.
     eventually(lambda: counted() > 1.1)
     assert "processor time" in server.run("1").json["error"]["message"]
 
@@ -318,7 +318,7 @@ def test_a_tenant_leaves_memory_of_bodies_to_others(
         f"POST /v1/runs HTTP/1.1\r\nHost: localhost\r\nX-API-Key: {ALPHA}\r\nContent-Length: 1048576\r\n\r\n"
     )
     with contextlib.ExitStack() as stack:
-        # They announce bodies, and send none.
+        # These clients announce bodies and do not send them.
         for _ in range(8):
             address = ("127.0.0.1", server.port)
             connection = stack.enter_context(socket.create_connection(address, timeout=60))
@@ -350,11 +350,11 @@ def test_overload_is_refused(start: Any) -> None:
     with server.running("import time; time.sleep(60)"):
         refused = server.run("1")
         assert (refused.status, refused.json["error"]["kind"]) == (429, "busy")
-        # Trainers try again after this one only.
+        # Trainers retry only after this status.
         assert server.ask("POST", "/run_code", {"code": "1"}).status == 504
         for path in ("/v1/sessions", f"{session}/fork", f"{session}/restart"):
             assert server.ask("POST", path).json["error"]["kind"] == "busy", path
-    # Its client has left, which ends it.
+    # The cell's client has disconnected, so the server ends the cell.
     eventually(lambda: server.run("1").status == 200)
 
 
@@ -419,7 +419,7 @@ def test_plain_tokens_that_others_can_read_are_refused(tmp_path: pathlib.Path) -
     refused = subprocess.run(command, capture_output=True, text=True, check=False)
     assert refused.returncode == 2
     assert "chmod 600" in refused.stderr
-    # A digest tells others nothing.
+    # A digest may be readable by others, because it does not reveal the token.
     path.write_text(line)
     checked = subprocess.run(command, capture_output=True, text=True, check=False)
     assert checked.stdout == "ok: 1 tenant can run code\n", checked.stderr
@@ -444,7 +444,7 @@ def test_batch_reports_memory_taken_by_sessions(start: Any, tmp_path: pathlib.Pa
     refused = server.ask("POST", "/v1/batches", {"tasks": [{"code": "1"}]})
     assert (refused.status, refused.json["error"]["kind"]) == (429, "quota")
     assert server.ask("DELETE", f"/v1/sessions/{session}").status == 204
-    # Its own tasks wait for each other.
+    # The tasks of one batch wait for each other.
     answer = server.ask("POST", "/v1/batches", {"tasks": [{"code": "1"}] * 4})
     assert {json.loads(line)["status"] for line in answer.body.splitlines()} == {"ok"}
 
@@ -454,7 +454,7 @@ def test_notebook_cells_are_rate_limited(start: Any, tmp_path: pathlib.Path) -> 
     begun = time.monotonic()
     answer = server.ask("POST", "/run_jupyter", {"cells": ["1"] * 14}).json
     assert (answer["status"], len(answer["cells"])) == ("Success", 14)
-    # Eight begin at once.
+    # Eight may start at once.
     assert time.monotonic() - begun > 1
 
 
@@ -479,7 +479,7 @@ def test_last_free_session_suffices_for_a_fork(start: Any, tmp_path: pathlib.Pat
     fork = f"/sandboxes/{made['sandboxID']}/fork"
     [result] = server.ask("POST", fork).json
     assert "sandbox" in result
-    # There is none for the snapshot of another one.
+    # No session is left for the snapshot that another fork takes.
     assert server.ask("POST", fork).status == 429
 
 

@@ -1,4 +1,4 @@
-"""A server whose spans go to a collector."""
+"""A server that sends spans to a collector."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _CLIENT = "00f067aa0ba902b7"
 
 @contextlib.contextmanager
 def _collector(status: int) -> Iterator[tuple[str, list[Any]]]:
-    """The address of a collector that answers with this status, and the spans that it was sent."""
+    """The address of a collector that answers with this status, and the spans that it received."""
     spans: list[Any] = []
 
     class Collector(http.server.BaseHTTPRequestHandler):
@@ -52,7 +52,7 @@ def json_spans(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _ended(server: Server) -> str:
-    """Ends a server, which sends what waits, and returns what it has logged."""
+    """Stops a server, which then sends its remaining spans, and returns its log."""
     server.process.terminate()
     assert server.process.wait(60) == 0
     return server.log.read_text()
@@ -72,7 +72,7 @@ def test_a_run_and_its_phases_are_in_the_clients_trace(start: Any) -> None:
     assert code["parentSpanId"] == run["spanId"]
     assert {"key": "sandfork.status", "value": {"stringValue": "exception"}} in run["attributes"]
     assert {"key": "sandfork.tenant", "value": {"stringValue": "default"}} in answer["attributes"]
-    # Each begins in the one before, and ends in it.
+    # Each span starts and ends within its parent.
     begins = [int(span["startTimeUnixNano"]) for span in (answer, run, code)]
     ends = [int(span["endTimeUnixNano"]) for span in (code, run, answer)]
     assert begins + ends == sorted(begins + ends)
@@ -89,7 +89,7 @@ def test_cells_of_each_protocol_have_spans(start: Any) -> None:
         message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}
         accept = "application/json, text/event-stream"
         server.ask("POST", "/mcp", message, Content_Type="application/json", Accept=accept)
-        # The log has a line for each answer; the library of MCP adds none.
+        # The log has one line for each response; the MCP library adds none.
         assert "rmcp" not in _ended(server)
     routes = {span["spanId"]: span["name"] for span in spans}
     within = {routes.get(span["parentSpanId"]) for span in spans if span["name"] == "run"}

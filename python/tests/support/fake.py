@@ -57,7 +57,7 @@ class FakeSession:
                     return
                 self._answer(request)
         finally:
-            # First: who listens in the other thread holds it open.
+            # `shutdown` comes before `close`, because the listening thread still holds the socket open.
             with contextlib.suppress(OSError):
                 self.wire.socket.shutdown(socket.SHUT_RDWR)
             self.wire.socket.close()
@@ -77,7 +77,7 @@ class FakeSession:
                 self.returns.put(received)
             else:
                 if kind == "cell":
-                    # Here: its interrupt may be heard before it is begun.
+                    # Cleared here, because the cell's interrupt may arrive before the cell starts.
                     self.interrupted.clear()
                 self.requests.put(received)
 
@@ -94,12 +94,12 @@ class FakeSession:
         else:
             getattr(self, f"_{kind}")(request)
 
-    # What it says.
+    # Messages to the client.
 
     def opened(self, **fields: Any) -> None:
         python = {"executable": "/usr/bin/python3", "version": "3.11.2", "environment": "/usr"}
-        told = {"version": 2, "enforced": ENFORCED, "policy": POLICY, "python": python}
-        self.wire.send({"kind": "opened", **told, "limits": LIMITS, **fields})
+        common = {"version": 2, "enforced": ENFORCED, "policy": POLICY, "python": python}
+        self.wire.send({"kind": "opened", **common, "limits": LIMITS, **fields})
 
     def output(self, text: str | bytes, *, stream: str = "stdout") -> None:
         data = text.encode() if isinstance(text, str) else text
@@ -166,7 +166,7 @@ class FakeSession:
         self.wire.send({**header, "blob": {**blob, "passed": True}}, b"", (descriptor,))
         os.close(descriptor)
 
-    # The default behaviour.
+    # The default answers.
 
     def _open(self, request: Received) -> None:
         for descriptor in request.descriptors:
@@ -201,8 +201,8 @@ class FakeSession:
             value = _run(request.payload.decode(), self.globals)
         except Exception as error:
             name = error.name if isinstance(error, GuestError) else type(error).__name__
-            told = {"name": name, "message": str(error), "traceback": f"Traceback\n{name}: {error}\n"}
-            self.outcome(request, status="exception", exit_code=1, error=told)
+            fields = {"name": name, "message": str(error), "traceback": f"Traceback\n{name}: {error}\n"}
+            self.outcome(request, status="exception", exit_code=1, error=fields)
         else:
             self.outcome(request, value=value)
 
@@ -213,8 +213,8 @@ class FakeSession:
             fields, descriptors = getattr(self, f"_file_{header['op']}")(path, header)
         except OSError as error:
             number = error.errno or 0
-            said = f"`{header['path']}` cannot be used: {os.strerror(number)}"
-            self.error("file", said, header["id"], errno=number)
+            message = f"`{header['path']}` cannot be used: {os.strerror(number)}"
+            self.error("file", message, header["id"], errno=number)
             return
         self.wire.send({"kind": "file", "id": header["id"], **fields}, b"", descriptors)
         for descriptor in descriptors:

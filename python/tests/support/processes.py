@@ -46,7 +46,7 @@ def descendants(number: int) -> set[Process]:
 
 
 def threads(process: Process) -> int:
-    """How many threads it has; 0 if it has ended."""
+    """The number of its threads; 0 if it has ended."""
     fields = _stat(process.number)
     return int(fields[17]) if fields is not None and fields[19] == process.started else 0
 
@@ -57,7 +57,7 @@ def is_alive(process: Process) -> bool:
 
 
 def assert_gone(processes: set[Process]) -> None:
-    """Waits until all of them have ended, and fails if that takes long."""
+    """Waits until all of them have ended, and fails if that takes too long."""
     deadline = time.monotonic() + 60
     left = processes
     while left and time.monotonic() < deadline:

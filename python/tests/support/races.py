@@ -56,7 +56,7 @@ class AlarmClock:
         self._events.update((module.__file__, "line") for module in lines)
 
     def places(self, act: Callable[[], object]) -> Iterator[tuple[Place, int]]:
-        """Where this comes by, and each of the first times that it does."""
+        """Each place that the action passes, and each of the first times that it passes it."""
         passed: Counter[Place] = Counter()
         self._watch(act, lambda place: passed.update((place,)))
         for place, times in passed.items():
@@ -66,7 +66,7 @@ class AlarmClock:
     def ring(
         self, place: Place, time: int, act: Callable[[], object], handler: Callable[[], object] = _raise
     ) -> None:
-        """Does something, and calls the handler where it comes by a place for the given time."""
+        """Runs an action, and calls the handler when the action passes a place for the given time."""
         left = time
 
         def come_by(passed: Place) -> None:

@@ -36,7 +36,7 @@ def outcome_of_a_lost_node(cluster: Cluster, count: int) -> dict[str, object]:
 
 
 def taken_while_one_runs() -> int:
-    """How many tasks are taken before the first result."""
+    """The number of tasks that are taken before the first result."""
     taken = 0
 
     def tasks() -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Waits that end."""
+"""Waits with a time limit."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ SECONDS = 60
 
 
 def eventually(condition: Callable[[], object], what: str = "it does not come true") -> None:
-    """Asks until the condition holds, and fails with `what` if that takes long."""
+    """Polls until the condition holds, and fails with `what` if that takes too long."""
     until = time.monotonic() + SECONDS
     while not condition():
         assert time.monotonic() < until, what
