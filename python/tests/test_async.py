@@ -344,7 +344,7 @@ async def test_reused_descriptor_replaces_a_stale_reader(
     connect = _supervisor.connect
 
     def connect_as_number() -> _supervisor.Connection:
-        # The supervisor is a thread here, whose end of the connection must not take the number.
+        # The supervisor is a thread of this process, and its end of the connection must not get this number.
         anything = os.open(os.devnull, os.O_RDONLY)
         if anything != number:
             os.dup2(anything, number, inheritable=False)

@@ -33,7 +33,7 @@ def program(path: pathlib.Path) -> str:
         ("lib64/python3.13t/site-packages", "bin"),
         ("local/lib/python3/dist-packages", "local/bin"),
         ("target", "target/bin"),
-        # A checkout, and a package that was copied into something.
+        # A checkout, and packages that were copied into another directory.
         ("checkout/python/src", None),
         ("lib/python/packages", None),
         ("lib/python3.11/site-packages/vendored", None),
@@ -63,7 +63,7 @@ def test_program_writable_by_others_is_not_used(tmp_path: pathlib.Path, place: s
     with pytest.raises(sandfork.BinaryNotFound, match=rf"other users may write to {spoilt}\)"):
         _binary.find()
     if os.geteuid() == 0:
-        # A group without a name may have any members.
+        # A group without a name may have any member.
         os.chown(spoilt, -1, 12345)
         spoilt.chmod(0o775)
         with pytest.raises(sandfork.BinaryNotFound, match="other users may write to"):

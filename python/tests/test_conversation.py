@@ -123,7 +123,7 @@ def run(made: Session, callbacks: Callbacks = Callbacks()) -> Script:  # noqa: B
     script(SendCell)
     if type(script.action) is StandBy:
         script(StandBy)
-    # A driver sets it while it writes the cell.
+    # A driver sets `running` while it writes the cell.
     made.running = True
     return script
 
@@ -144,7 +144,7 @@ def test_a_session_is_set_up_in_one_exchange() -> None:
         "environ": {"TZ": None},
         "import_paths": ["/srv"],
     }
-    # The tools are sent before the session is open; the variables once the tools are there.
+    # The client sends the tools before the session is open, and the variables after the tools were accepted.
     assert script.sent()["kind"] == "tools"
     script.receive(OPENED)
     assert not is_settled(made)
@@ -385,7 +385,7 @@ def test_batch_sends_no_more_tasks_than_its_window() -> None:
     assert (script.result.value, script.result.stdout) == (1, "said")
     script = Script(batch.next())
     assert script.sent()["id"] == 1
-    # The next supervisor gets what has no result.
+    # The next supervisor gets the tasks without a result.
     script.fail(sandfork.SupervisorDied("gone"))
     script.connect()
     script(Send)

@@ -39,7 +39,7 @@ def leaves() -> Iterator[None]:
 def snapshot_when_interrupted(session: FakeSession, request: Received) -> None:
     """A snapshot that completes after its caller was interrupted."""
     caller = threading.main_thread().ident or 0
-    # Not before: a caller who is interrupted while it sends has torn the connection.
+    # Waits until the caller receives: an interrupt while it sends would break the connection.
     eventually(lambda: sys._current_frames()[caller].f_code is Link._receive.__code__)
     os.kill(os.getpid(), signal.SIGALRM)
     assert session.interrupted.wait(60)
@@ -81,7 +81,7 @@ def test_rollback_of_a_cancelled_caller_is_completed() -> None:
     made.ended = "its worker is gone"
     settling = left(made, made.rollback(7, 3, {"f": Tool("f", print, doc="", signature="")}))
     settling.receive({**OPENED, "id": 1})
-    # A tool that is younger than the snapshot.
+    # The tool was added after the snapshot.
     assert settling.sent()["kind"] == "tools"
     settling.receive({**OUTCOME, "id": 2})
     assert (settling.result, made.ended, made.named) == (True, None, 3)

@@ -107,7 +107,7 @@ def test_tasks_are_counted_and_logged(serve: Serve, records: pytest.LogCaptureFi
     assert [result.status for result in results] == ["ok", "infrastructure", "timeout"]
     assert since(before) == ({"SystemFailure": 1}, {"ok": 1, "timeout": 1})
     assert (loads[0].sessions, loads[0].running) == (before.sessions + 1, before.running + 1)
-    # The third task may still be on its way.
+    # The third task may not have arrived yet.
     assert loads[0].waiting - before.waiting in (1, 2)
     assert [event for event, _, _ in events(records)] == [
         *("started", "cell-ended", "refused", "limit", "ended"),

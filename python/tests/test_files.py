@@ -89,7 +89,7 @@ def test_directories(fake: FakeSupervisor) -> None:
         assert not sbx.files.exists("a/x")
         assert not sbx.files.exists("a/b/c/d")
         sbx.files.remove("a/b/c")
-        # Anything that is true is as good as `True`.
+        # Any true value is accepted for `True`.
         sbx.files.remove("a", recursive=1)
         assert fake.session.heard[-1]["recursive"] is True
         assert sbx.files.list() == []
@@ -115,7 +115,7 @@ def test_an_error_names_its_path_once() -> None:
     error = refused({"kind": "error", "error": "file", "message": said, "errno": 2}, "a")
     assert (str(error), type(error)) == (said, sandfork.FileNotFound)
     assert str(pickle.loads(pickle.dumps(error))) == said
-    # By its place in the message, and not by what the guest has called the file.
+    # The path is added unless the message starts with it, wherever else the guest's file name occurs.
     local = sandfork.FileError(28, "No space left beside `a`", "a")
     assert str(local) == "a: No space left beside `a`"
     assert str(sandfork.FileError(28, "No space left on device", "a")) == "a: No space left on device"

@@ -241,7 +241,7 @@ def test_pandas_texts_keep_type_and_missing_values(storage: str, missing: Any) -
 def test_objects_stay_objects_despite_typed_texts() -> None:
     frame = pandas.DataFrame({"a": pandas.Series(["x", None], dtype=object)})
     with warnings.catch_warnings():
-        # It is deprecated in pandas 3, which always does so.
+        # pandas 3 deprecates the option, because it always infers strings.
         warnings.simplefilter("ignore")
         pandas.set_option("future.infer_string", True)
     try:
@@ -430,7 +430,7 @@ def test_a_frame_without_its_package_is_a_table_that_prints_and_iterates() -> No
     assert read(*_SENT["index"]).to_dict() == {"key": ["one", "two"]}
     assert read(*_SENT["dates"])["index"][1] == datetime.datetime(2024, 1, 2)
     assert len(read(*_SENT["levels"])) == 12
-    # It goes back as a table.
+    # The value returns as a table.
     assert crossed(found) == found
 
 
@@ -500,7 +500,7 @@ def test_a_frame_of_arrow_without_arrow_is_a_table(monkeypatch: pytest.MonkeyPat
         assert isinstance(found, Table)
         assert "pyarrow is not installed in the caller's Python" in repr(found)
     assert read(*trees[0])["a"] == [1, None]
-    # Its texts need no Arrow.
+    # The strings of this series need no Arrow.
     assert read(*plain).dtype == pandas.StringDtype("python")
 
 
@@ -579,7 +579,7 @@ def test_small_numbers_that_pandas_makes_large_take_work_to_read() -> None:
         before = decoder.work
         decoder.decode(tree)
         assert least < before - decoder.work < 2 * least + 1600
-    # The sender knows it, and does not send what its reader refuses.
+    # The sender knows the limit, and refuses values that the reader would reject.
     for large in (
         pandas.Series(pandas.arrays.SparseArray(numpy.ones(17_000_000, "i1"), fill_value=0)),
         pandas.MultiIndex.from_arrays([numpy.arange(7_000_000)] * 2),
@@ -659,7 +659,7 @@ def texts(data: bytes, *each: int) -> tuple[Any, list[bytes]]:
 
 @pytest.mark.usefixtures("numpy_or_not")
 def test_hostile_columns_are_rejected() -> None:
-    # polars raises a `BaseException` when it shows a date, a time or a moment that no calendar has.
+    # polars raises a `BaseException` when it formats a date, a time or a datetime outside the calendar.
     year = "a moment outside of the years 1 to 9999"
     assert year in refused(*column("date", "<i4", b"\xff\xff\xff\x7f"))
     assert year in refused(*column("time[ns]", "<i8", b"\xff" * 7 + b"\x7f"))
@@ -667,7 +667,7 @@ def test_hostile_columns_are_rejected() -> None:
     assert year in refused(*column("datetime[us]", "<M8[us]", b"\xff" * 7 + b"\x7f"))
     assert year in refused(*column("duration[us]", "<m8[us]", bytes(7) + b"\x80"))
     assert "booleans" in refused(*column("bool", "|b1", b"\2"))
-    # Texts that lie about their lengths, or are no texts.
+    # Strings with false lengths, or with bytes that are not UTF-8.
     for bad in (texts(b"abc", 1, 1), texts(b"abc", 2**31 - 1), texts(b"abc", 5, -2), texts(b"", -3)):
         assert "the lengths that it says" in refused(*bad)
     assert "utf" in refused(*texts("é".encode(), 1, 1)).lower()
@@ -677,7 +677,7 @@ def test_hostile_columns_are_rejected() -> None:
         tree, buffers = column("category", "<i4", lengths(code), categories=labels)
         labels["values"]["items"][0]["buffer"], labels["values"]["items"][1]["buffer"] = 1, 2
         assert "codes" in refused(tree, [*buffers, lengths(0), b""])
-    # Other bytes than the type says, another mask, other rows.
+    # Data of another type, a mask of another length, and another number of rows.
     assert "another type" in refused(*column("int64", "<i4", bytes(8)))
     mask = {"type": "ndarray", "dtype": "|b1", "shape": [2], "buffer": 1}
     tree, buffers = column("int64", "<i8", bytes(8), mask=mask)
@@ -699,7 +699,7 @@ def test_hostile_nested_columns_are_rejected() -> None:
         deep = ["list", deep]
     for schema in (deep, ["list"], ["map", "int64"], ["struct", [["a", "int64"], ["a", "int64"]]], 5, []):
         assert "no known type" in refused(*nested(schema, None))
-    # Missing arrays of fixed width take as much memory as any others.
+    # Null arrays of fixed width take as much memory as others.
     wide = ["array", 1 << 20, ["array", 1 << 10, "int64"]]
     assert "too much work" in refused(*nested(wide, None))
     long = {"type": "decimal", "text": "1E+99999999"}
@@ -722,7 +722,7 @@ def mutated(chance: random.Random, tree: Any) -> Any:
     return tree
 
 
-# Which pandas and numpy give for large numbers.
+# pandas and numpy warn about large numbers.
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_mutated_frames_raise_a_value_error_or_can_be_shown() -> None:
     seed = random.SystemRandom().randrange(1 << 32)
@@ -750,7 +750,7 @@ def test_mutated_frames_raise_a_value_error_or_can_be_shown() -> None:
             elif isinstance(found, (pyarrow.Table, pyarrow.Array)):
                 found.validate(full=True)
         except BaseException as error:
-            # pandas cannot show all that it can make, such as columns of categories that overlap.
+            # pandas cannot format all that it can create, such as columns whose categories overlap.
             if type(found).__module__.startswith("pandas") and isinstance(error, Exception):
                 continue
             raise AssertionError(f"seed {seed}, round {round_}: {error!r}") from error

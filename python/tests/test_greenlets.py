@@ -96,7 +96,7 @@ def test_sessions_wait_only_in_functions_of_select(
     fake.on("ask", ask)
     with Sandbox(tools={"f": len}) as sbx:
         assert sbx.run("ask").value == 100_000
-        # More than the socket holds, so that it waits for room.
+        # More than the socket buffers, so that the write must wait.
         assert sbx.run(f"len({'y' * 2_000_000!r})").value == 2_000_000
     with pytest.raises(KeyError), Sandbox(tools={"f": len}) as sbx:
         sbx.run("print(1)", on_stdout={}.__getitem__)

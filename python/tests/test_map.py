@@ -50,7 +50,7 @@ def test_a_task_is_sent_as_a_line(serve: Serve, tmp_path: pathlib.Path) -> None:
         "id": 0,
         "program": ["sh", "-c", "true"],
     }
-    # In the form of a line of a task file.
+    # A task in the form of a line of a task file.
     line = {"id": 7, "code": "x", "files": {"f": {"base64": "/w=="}}, "stdin": "in", "limits": {}}
     assert sent_as(serve, line)[1] == {**line, "id": 0}
     script = tmp_path / "script.py"
@@ -181,7 +181,7 @@ def test_no_more_tasks_are_taken_than_the_window(serve: Serve) -> None:
     serve(all_ok)
     taken: list[int] = []
     for result in sandfork.map(taken.append(n) or str(n) for n in range(50)):
-        # The window of four.
+        # At most four tasks are in flight.
         assert len(taken) <= result.index + 4
     assert len(taken) == 50
 

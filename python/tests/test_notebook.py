@@ -105,7 +105,7 @@ def test_an_execution_shows_a_bounded_amount_of_html(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(_html, "inert", lambda html: rebuilt.append(len(html)) or html)
     shown = [Result({"text/plain": f"text {size}", "text/html": "x" * size}) for size in (40, 101, 60, 1)]
     page = ended(shown=shown)._repr_html_()
-    # Texts stand for the second, which is too long, and for the last one, for which no room is left.
+    # The second result is too long and the last exceeds the rest of the page's limit, so both show text.
     assert rebuilt == [40, 60]
     assert [f"text {size}</pre>" in page for size in (40, 101, 60, 1)] == [False, True, False, True]
     assert _html.result(Result({"text/html": "<td>" * 1_000_000})).startswith("<pre")

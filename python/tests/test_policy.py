@@ -112,7 +112,7 @@ def test_a_policy_is_made_of_its_tables() -> None:
     tables = EVERYTHING.tables()
     assert Policy(**tables) == EVERYTHING
     assert hash(Policy(**tables)) == hash(EVERYTHING)
-    # The order of keys and the type of a number do not count.
+    # The order of keys and the type of a number do not affect equality.
     one = Policy(limits={"cores": 1}, env={"set": {"A": "1", "B": "2"}})
     other = Policy(limits={"cores": 1.0}, env={"set": {"B": "2", "A": "1"}})
     assert one == other
@@ -195,7 +195,7 @@ def test_the_keys_are_those_of_the_document() -> None:
         assert _KINDS[ours[key]] in words, f"{key}: {words}"
 
 
-# The words of the document for each type.
+# The term of the documentation for each type.
 _KINDS = {
     "a text": "`",
     "a path": "text",

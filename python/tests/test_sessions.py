@@ -53,7 +53,7 @@ def test_session_is_opened_with_its_arguments(fake: FakeSupervisor) -> None:
     assert variables["variables"] == [["a", 1]]
     assert cell["wall"] == 2.0
     assert cell["filename"] == "<cell 1>"
-    # What is as it is by default is not sent.
+    # Fields with their default values are not sent.
     assert not {"argv", "last", "then", "stream"} & cell.keys()
     assert sbx.info.limits["limits.wall"] == 30.0
     assert sbx.info.python.version == "3.11.2"
@@ -153,7 +153,7 @@ def test_fork_restarts_fresh_without_its_snapshot(fake: FakeSupervisor) -> None:
         ),
     )
     fake.on("die", lambda session, cell: session.wire.socket.shutdown(2))
-    # Saved states are opened as snapshots are.
+    # A saved state is opened in the same way as a snapshot.
     with Sandbox.resume("/state", variables={"v": 1}) as sbx, sbx.fork() as fork:
         opened, *others = fake.sessions[-1].heard
         assert (opened["snapshot"], "saved" in opened, others) == (9, False, [])
@@ -366,7 +366,7 @@ def test_bad_arguments_are_refused(fake: FakeSupervisor, arguments, said: str) -
 
 @pytest.mark.parametrize("path", [None, 5, b"state", "a\0b"])
 def test_a_state_is_resumed_from_a_path(fake: FakeSupervisor, path: object) -> None:
-    # None in particular is no path of a fresh sandbox.
+    # In particular, `None` must not open a new sandbox.
     with pytest.raises(sandfork.RequestError, match="cannot be a path"):
         Sandbox.resume(path)
 

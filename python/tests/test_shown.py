@@ -14,7 +14,7 @@ from .test_executions import ended
 numpy: Any = pytest.importorskip("numpy")
 pandas: Any = pytest.importorskip("pandas")
 
-# The longest text of values that are shown: each unit of work makes few characters.
+# The maximum length of a displayed value: each unit of work produces few characters.
 LONGEST = 40 * _values.MAX_SHOWN
 
 
@@ -140,7 +140,7 @@ def test_frames_of_other_libraries() -> None:
     pyarrow: Any = pytest.importorskip("pyarrow")
     texts = ["\1" * 20_000] * 30
     for small in (polars.DataFrame({"a": texts}), pyarrow.table({"a": texts}), pyarrow.array(texts)):
-        # These cut the texts of cells.
+        # The `repr()` of these truncates the text of cells.
         execution = received([small])
         assert execution.text == repr(execution.value)
     for large in (polars.Series([texts] * 3), polars.DataFrame({"a": [[texts]] * 3})):

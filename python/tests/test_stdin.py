@@ -90,7 +90,7 @@ def test_input_up_to_an_error_arrives(kind: str) -> None:
         if kind != "terminal":
             os.close(write)
             assert os.read(descriptor, 100) == b""
-        # The end of the reader ends the copying of a terminal, of which nothing more comes.
+        # A terminal sends no end of file here, so the copying stops when the reader closes the pipe.
         os.close(descriptor)
         wait_for_threads()
         if kind == "terminal":
@@ -102,7 +102,7 @@ def test_silent_input_source_leaves_no_thread() -> None:
     with open(read, "rb") as file:
         os.close(piped(file))
         wait_for_threads()
-        # What comes later is the caller's.
+        # Later input stays for the caller.
         os.write(write, b"later")
         assert os.read(read, 100) == b"later"
     os.close(write)
@@ -136,7 +136,7 @@ def test_a_forked_process_does_not_keep_the_input_open() -> None:
             os.read(go, 1)
         os._exit(0)
     os.close(write)
-    # The child lives, and the input ends.
+    # The input ends although the child process lives.
     assert os.read(descriptor, 1) == b""
     for end in (going, go, descriptor):
         os.close(end)

@@ -135,7 +135,7 @@ def test_unusual_exceptions_are_transferred(fake: FakeSupervisor) -> None:
 
     with Sandbox(tools=[odd, stop, long]) as sbx:
         assert failure(sbx, "odd()") == ("Odd", "<LookupError while reading the message>")
-        # As from a generator: it would end the iterating caller.
+        # As in a generator, because a `StopIteration` would end the loop of a caller that iterates.
         assert failure(sbx, "stop()") == ("RuntimeError", "generator raised StopIteration")
         name, message = failure(sbx, "long()")
         assert name == "ValueError"
@@ -222,7 +222,7 @@ def test_a_tool_with_a_timeout_runs_in_a_thread(fake: FakeSupervisor) -> None:
         thread, value = sbx.run("where()").value
         assert thread != threading.get_ident()
         assert value == "set"
-        # It does not wait for its end.
+        # The session does not wait for the function to end.
         assert failure(sbx, "hang()") == ("TimeoutError", "the host's function took more than 0.05 s")
         assert not returned
         assert failure(sbx, "late()") == ("TimeoutError", "of its own")
@@ -249,7 +249,7 @@ def test_async_tools_run_in_a_loop_of_the_sandbox(fake: FakeSupervisor) -> None:
     with Sandbox(tools={"fetch": fetch, "hang": Tool("hang", hang, timeout=0.05)}) as sbx:
         assert sbx.run("fetch(1) + fetch(2)").value == 5
         assert failure(sbx, "hang()")[0] == "TimeoutError"
-        # Its loop is another thread's, which may not have begun it when its time was up.
+        # The coroutine runs in the loop of another thread, which may not have started it within the timeout.
         assert not begun.is_set() or cancelled.wait(60)
 
         async def inside() -> Any:

@@ -103,7 +103,7 @@ def test_untransferable_value_is_printed(executor: NativeExecutor) -> None:
 def test_a_value_that_cannot_be_shown_is_a_summary(executor: NativeExecutor) -> None:
     output = executor("[10 ** 5000]").output
     assert isinstance(output, Opaque)
-    # As an agent does with what it gets, whose `str()` of the value would raise.
+    # An agent calls `str()` on the output, which would raise for the value itself.
     assert str(output) == "<list with an integer of more than 4300 digits>"
 
 

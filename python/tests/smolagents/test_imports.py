@@ -144,7 +144,7 @@ def test_an_agent_takes_distributions() -> None:
     ],
 )
 def test_missing_import_is_named_with_its_environment(name: str, told: str) -> None:
-    # A policy that says what code has.
+    # A policy that lists the packages of the code.
     policy = {"python": {"packages": []}}
     with pytest.raises(InterpreterError) as refused:
         NativeExecutor(additional_imports=["json", name], policy=policy)
@@ -217,7 +217,7 @@ def test_imports_that_cannot_be_looked_up_are_an_error() -> None:
 def test_missing_packages_are_installed(index: int) -> None:
     code = "import shapes, colours\nfinal_answer([shapes.sides, colours.red])"
     assert output(code, additional_imports=["shapes>=2", "json"]) == [4, "ff0000"]
-    # By the name of a module of the environment too, and listed for the code.
+    # Either argument may list a package, by the name of its module.
     listed = {
         "additional_imports": ["shapes"],
         "additional_authorized_imports": ["colours"],
@@ -229,7 +229,7 @@ def test_missing_packages_are_installed(index: int) -> None:
         match="additional imports shapes, absent cannot be installed: .*`absent` is not found",
     ):
         NativeExecutor(additional_imports=["shapes", "absent"])
-    # What the local executor is asked for is only looked up.
+    # Authorized modules are looked up and never installed, as with the local executor.
     with pytest.raises(ValueError, match="Non-installed authorized modules: shapes"):
         NativeExecutor(["shapes"])
 

@@ -136,7 +136,7 @@ def test_the_program_of_a_saved_agent_knows_the_type(tmp_path: Path) -> None:
     with saved() as agent:
         agent.save(tmp_path / "saved")
     assert "sandfork[smolagents]" in (tmp_path / "saved/requirements.txt").read_text().split()
-    # Of its program all but the graphical interface, which it starts as a script only.
+    # The saved program runs without its graphical interface, which it starts only as a script.
     program = (
         "import runpy, sys, types, smolagents\n"
         "smolagents.GradioUI = None\n"

@@ -15,7 +15,7 @@ import smolagents
 
 RELEASE = "1.26.0"
 HERE = Path(__file__).parent / "upstream"
-# Classes whose tests make executors, or agents that do.
+# Classes whose tests create executors, or agents that create executors.
 SELECTED = [
     "tests/test_agents.py",
     "tests/test_local_python_executor.py::TestLocalPythonExecutor",

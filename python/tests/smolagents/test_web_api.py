@@ -37,7 +37,7 @@ class Service:
                 if self.ended.is_set():
                     return
                 self.asked.append(connection.recv(65536))
-                # The client may have read enough.
+                # The client may have disconnected once it had read enough.
                 with suppress(OSError):
                     connection.sendall(self.answer)
                 if not self.answer:
