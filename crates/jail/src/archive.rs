@@ -1,21 +1,22 @@
-//! The files of a worker as a stream of entries. Pure: the supervisor writes the stream from the directories of one
-//! worker, and another worker reads it into its own.
+//! The format in which a worker's files are archived: a stream of entries. Pure: the supervisor writes the stream from
+//! the directories of one worker, and another worker unpacks it into its own.
 //!
-//! A tree's files come first, without names and in the order of their inodes' numbers, so that they can be made with
-//! the same numbers. Their names follow, a directory's before those in it, then the directory of the tree itself.
-//! What follows an entry is announced by its size: the target of a link, or a file's pieces.
+//! A tree's files come first, without names and in the order of their inode numbers, so that they can be recreated with
+//! the same numbers. Their names follow, a directory's name before the names in it, and then the root directory of the
+//! tree. The size field of an entry announces the data that follows it: the target of a symbolic link, or the pieces of
+//! a file.
 
-/// The length of an entry without its name.
+/// The length of an encoded entry without its name, bytes.
 pub const ENTRY: usize = 40;
 
-/// The length of the head of a piece of a file: where its bytes are, and how many follow. A piece without bytes is
-/// the last.
+/// The length of a piece header, bytes: the offset of the piece in the file, and the number of bytes that follow. A
+/// piece without bytes ends the file.
 pub const PIECE: usize = 16;
 
-/// The longest name, and the longest target of a link (path_resolution(7)).
+/// The maximum length of a name and of a link target (path_resolution(7)).
 pub const MOST_NAME: usize = 4096;
 
-/// What an entry is.
+/// The type of an entry.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Kind {
     /// A directory.
@@ -26,9 +27,9 @@ pub enum Kind {
     Symlink,
     /// A named pipe.
     Fifo,
-    /// A name of a file that came before: its path in the tree.
+    /// A name (hard link) of a file that came earlier: its path in the tree.
     Name,
-    /// The directory of the tree, which ends it.
+    /// The root directory of the tree, which ends the tree.
     Root,
 }
 
@@ -41,25 +42,25 @@ const KINDS: [(Kind, u8); 6] = [
     (Kind::Root, b'r'),
 ];
 
-/// An entry, without its name.
+/// An entry without its name.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Entry {
-    /// What it is.
+    /// The type of the entry.
     pub kind: Kind,
-    /// The length of its name.
+    /// The length of the name, bytes.
     pub name: usize,
-    /// Its permissions.
+    /// The permission bits.
     pub mode: u32,
-    /// When it was last written: seconds since 1970, and nanoseconds.
+    /// The modification time: seconds since 1970, and nanoseconds.
     pub modified: (i64, u32),
-    /// The size of a file, or the length of a target.
+    /// The size of a file, or the length of a link target, bytes.
     pub size: u64,
-    /// The inode's number.
+    /// The inode number.
     pub inode: u64,
 }
 
 impl Entry {
-    /// The entry's bytes.
+    /// Encodes the entry.
     pub fn encode(&self) -> [u8; ENTRY] {
         let mut bytes = [0; ENTRY];
         let letter = KINDS.iter().find(|(kind, _)| *kind == self.kind);
@@ -74,7 +75,7 @@ impl Entry {
         bytes
     }
 
-    /// Reads an entry. `None` if it is none.
+    /// Decodes an entry. Returns `None` if the bytes are not a valid entry.
     pub fn decode(bytes: &[u8; ENTRY]) -> Option<Self> {
         let part = |from: usize| -> [u8; 8] {
             let mut part = [0; 8];
@@ -98,7 +99,7 @@ impl Entry {
     }
 }
 
-/// The head of a piece of a file.
+/// Encodes the header of a piece.
 pub fn piece(offset: u64, length: u64) -> [u8; PIECE] {
     let mut bytes = [0; PIECE];
     bytes[..8].copy_from_slice(&offset.to_le_bytes());
@@ -106,7 +107,7 @@ pub fn piece(offset: u64, length: u64) -> [u8; PIECE] {
     bytes
 }
 
-/// Reads the head of a piece: its offset and its length.
+/// Decodes the header of a piece into its offset and length.
 pub fn piece_of(bytes: &[u8; PIECE]) -> (u64, u64) {
     let part = |from: usize| {
         let mut part = [0; 8];
@@ -121,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_entry_is_read_as_it_was_written() {
+    fn entry_round_trips() {
         for (kind, _) in KINDS {
             let entry = Entry {
                 kind,
@@ -137,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_entry_is_refused() {
+    fn invalid_entry_is_rejected() {
         assert_eq!(Entry::decode(&[0; ENTRY]), None);
         let link = Entry {
             kind: Kind::Symlink,

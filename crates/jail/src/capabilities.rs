@@ -1,21 +1,20 @@
-//! Capabilities (capabilities(7)): the worker permanently gives up every capability in every set.
+//! Drops capabilities (capabilities(7)): the worker permanently gives up every capability in every set.
 
 use caps::CapSet;
 use nix::errno::Errno;
 
 use crate::sys::process;
 
-/// Empties every set.
+/// Empties every capability set.
 ///
-/// The bounding set comes first: dropping from it needs `CAP_SETPCAP`, which the last line gives
-/// up.
+/// The bounding set comes first: dropping from it needs `CAP_SETPCAP`, which the second step gives up.
 pub fn drop_all() -> Result<(), Errno> {
     drop_bounding()?;
     drop_own()
 }
 
-/// Empties the bounding set, while this process still has the right to. It drops what the kernel has and not
-/// what a library knows, at one call for each capability. All sets have 64 bits.
+/// Empties the bounding set, while this process still has `CAP_SETPCAP`. Iterates over the capabilities that the kernel
+/// knows, not those that a library knows. Capability sets have 64 bits.
 pub fn drop_bounding() -> Result<(), Errno> {
     for capability in 0..u64::BITS.into() {
         match process::drop_from_bounding_set(capability) {

@@ -1,4 +1,4 @@
-//! Joining the cgroups that the supervisor prepared (cgroups(7)).
+//! Joins the cgroups that the supervisor prepared (cgroups(7)).
 
 use std::os::fd::OwnedFd;
 
@@ -7,9 +7,9 @@ use nix::unistd::write;
 
 /// Moves the caller into cgroups, given their open `tasks` (v1) or `cgroup.procs` (v2) files.
 ///
-/// The worker writes "0" itself: the kernel moves a single current thread without the lock that
-/// stops every fork on the machine. Moving another process takes that lock. The supervisor opened
-/// the files, and its right to move processes comes with them.
+/// The worker writes "0" itself: the kernel moves a single-threaded writer without the lock that blocks every fork on
+/// the machine. Moving another process takes that lock. The supervisor opened the files, and its permission to move
+/// processes comes with them.
 pub fn join(files: &[OwnedFd]) -> Result<(), Errno> {
     for file in files {
         write(file, b"0")?;

@@ -1,8 +1,8 @@
 //! Messages between supervisor and zygote. Both are trusted; guest code runs in neither.
 //!
-//! Each message is one datagram of JSON on a `SOCK_SEQPACKET` pair, with descriptors attached. Every
-//! worker has a second such pair, its monitor, on which the zygote reports the worker's start and end.
-//! Concurrent runs therefore share no reader and no lock.
+//! Each message is one datagram of JSON on a `SOCK_SEQPACKET` pair, with descriptors attached. Every worker has a
+//! second such pair, its monitor, on which the zygote reports the worker's birth and end. Concurrent runs therefore
+//! share neither a reader nor a lock.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::PathBuf;
@@ -17,11 +17,11 @@ use super::program::ZygoteJail;
 use crate::sys::descriptors::{receive, send};
 pub use crate::sys::process::{Exit, ExitStatus};
 
-/// The largest message, bytes.
+/// The maximum length of a message, bytes.
 pub const MAX_MESSAGE: usize = 160 * 1024;
 
-/// The most bytes that the names of preloaded modules take in [`FromZygote::Ready`]. The rest of the message is shorter than
-/// 4 KiB.
+/// The maximum total length of the module names in [`FromZygote::Ready`], bytes. The rest of that message is shorter
+/// than 4 KiB.
 pub const MAX_PRELOADED: usize = MAX_MESSAGE - 4 * 1024;
 
 /// The maximum number of live workers of a zygote.
@@ -48,7 +48,7 @@ pub fn send_message(
 ///
 /// # Errors
 ///
-/// `EPROTO` if it is not such a message, or the errno of recvmsg(2).
+/// `EPROTO` if the datagram is not a valid message, or the errno of recvmsg(2).
 pub fn recv_message<M: DeserializeOwned>(
     socket: BorrowedFd,
     buffer: &mut [u8],
@@ -61,39 +61,39 @@ pub fn recv_message<M: DeserializeOwned>(
     Ok(Some((message, fds)))
 }
 
-/// Zygote to supervisor, on the control socket.
+/// Messages from zygote to supervisor, on the control socket.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum FromZygote {
-    /// First message: the facts that the interpreter reports about itself.
+    /// The first message: facts that the interpreter reports about itself.
     Facts {
-        /// The text that `host::Interpreter::from_facts` reads.
+        /// The text that `host::Interpreter::from_facts` parses.
         text: String,
     },
-    /// A step of the jail failed; the process ends.
+    /// A step of the jail failed. The process exits.
     Failed {
         /// `Step` as a number.
         step: u16,
         /// errno(3).
         errno: i32,
     },
-    /// The next module of the preload list is being imported. If nothing follows, the import ended the
-    /// process, or does not return.
+    /// The next module of the preload list is being imported. If no message follows, the import ended the process or
+    /// does not return.
     Preloading {
-        /// Its name; `None` after the last one.
+        /// The module's name; `None` after the last module.
         module: Option<String>,
     },
-    /// The interpreter could not be made ready; the process ends.
+    /// The interpreter could not be made ready. The process exits.
     Unready(Unready),
     /// Modules are preloaded and frozen, and the zygote serves requests.
     Ready {
         /// The modules of the preload list that were imported.
         preloaded: Vec<String>,
-        /// The zygote's namespaces: its links in `/proc/self/ns`, in the order of [`NAMESPACES`]. A
-        /// worker that must have its own namespaces may be in none of these. No other process may read
-        /// the links.
+        /// The zygote's namespaces: its links in `/proc/self/ns`, in the order of [`NAMESPACES`]. A worker with its own
+        /// namespaces must not be in any of these. No other process may read the links.
         namespaces: Vec<String>,
-        /// How many pages each fork copies at once, or why it copies none, as errno(3). `None` in a zygote for one run.
+        /// The number of pages that each fork copies eagerly, or the errno(3) that prevents it. `None` in a zygote for
+        /// one run.
         copied: Option<Result<usize, i32>>,
     },
 }
@@ -120,33 +120,33 @@ pub enum Unready {
         /// The exception's type and message.
         error: String,
     },
-    /// Importing left more than one thread, and a process with threads cannot be forked safely.
+    /// An import left more than one thread, and a multithreaded process cannot be forked safely.
     Threads {
         /// The module that started them, or `site`.
         module: String,
     },
-    /// Importing left memory that all workers would share, and could write to.
+    /// An import left memory that all workers would share and could write to.
     SharedMemory {
-        /// The module that keeps it, or `site`.
+        /// The module that holds the memory, or `site`.
         module: String,
     },
-    /// Another part of the interpreter's start failed.
+    /// Another part of the interpreter's startup failed.
     Startup {
         /// The exception's type and message.
         error: String,
     },
 }
 
-/// Supervisor to zygote, on the control socket.
+/// Messages from supervisor to zygote, on the control socket.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum ToZygote {
-    /// Enter a jail, then prepare. Descriptors: a sealed memory file with the [`ZygotePlan`], the lifeline, a handle on the
-    /// supervisor, and one memory file for each of `lent`.
+    /// Enter a jail, then prepare the interpreter. Descriptors: a sealed memfd with the [`ZygotePlan`], the lifeline, a
+    /// pidfd of the supervisor, and one memfd for each entry of `lent`.
     Enter {
         /// The length of the plan, bytes.
         length: usize,
-        /// What earlier zygotes left to this one.
+        /// The contents of the lent memfds, left by earlier zygotes.
         lent: Vec<Lent>,
     },
     /// Fork a worker. Descriptors: stdin, stdout, stderr, data, monitor, then cgroup files.
@@ -155,15 +155,14 @@ pub enum ToZygote {
         first_core: usize,
         /// The host directory that replaces `/work`, at level `landlock`.
         work: Option<PathBuf>,
-        /// What the limit on processor time applies to.
+        /// The scope of the CPU limit.
         cpu: CpuBudgetScope,
-        /// The host uid that the worker takes, one of those that the zygote's user namespace maps for
-        /// workers.
+        /// The host uid that the worker switches to, one of those that the zygote's user namespace maps for workers.
         uid: Option<u32>,
     },
 }
 
-/// What a zygote enters and how it prepares. A datagram may be too small for the paths of a policy.
+/// The jail and preparation of a zygote. Passed in a memfd, because a policy's paths may not fit into a datagram.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ZygotePlan {
     /// The jail.
@@ -172,25 +171,25 @@ pub struct ZygotePlan {
     pub python: PythonSetup,
 }
 
-/// What a memory file holds that the supervisor lends to a zygote. If it is empty, the zygote fills it for
-/// later zygotes.
+/// The contents of a memfd that the supervisor lends to a zygote. If the memfd is empty, the zygote fills it for later
+/// zygotes.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Lent {
-    /// Byte code of the guest's side. The file is sealed once it is filled.
+    /// Byte code of the guest's Python modules. The memfd is sealed once it is filled.
     Codes,
-    /// The list of fonts that matplotlib makes at its import.
+    /// The font list that matplotlib builds when it is imported.
     Fonts,
 }
 
-/// What a worker's limit on processor time applies to.
+/// The scope of a worker's CPU limit.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CpuBudgetScope {
-    /// The worker's whole life. The kernel also holds each process to it by `RLIMIT_CPU`.
+    /// The worker's whole life. The kernel also enforces the limit on each process by `RLIMIT_CPU`.
     Life,
-    /// Each cell separately. The jail does not set `RLIMIT_CPU`, which counts from the fork on; the
-    /// supervisor enforces the limit.
+    /// Each cell separately. The jail does not set `RLIMIT_CPU`, which counts from the fork on; the supervisor enforces
+    /// the limit.
     Cell,
 }
 
@@ -199,18 +198,18 @@ pub enum CpuBudgetScope {
 pub struct PythonSetup {
     /// Directories to add to `sys.path`, after the standard library.
     pub path: Vec<String>,
-    /// The directory of a program of several files, first in `sys.path`.
+    /// The directory of a program with several files, first in `sys.path`.
     pub project: Option<String>,
     /// Modules to import before the first fork.
     pub preload: Vec<PreloadModule>,
-    /// What guest code may import: `*`, `name`, `name.*`.
+    /// The modules that guest code may import: `*`, `name`, `name.*`.
     pub imports: Vec<String>,
     /// How many workers the zygote will fork.
     pub lifetime: Lifetime,
-    /// What serves the runs of its workers.
+    /// The implementation that serves the runs of its workers.
     pub run_path: RunPath,
-    /// Environment variables with their values while modules are preloaded, so that their libraries
-    /// start no threads. Each worker gets the environment's own values back.
+    /// Environment variables that are set while modules are preloaded, so that their libraries start no threads. Each
+    /// worker gets the original values back.
     pub preload_env: Vec<(String, String)>,
 }
 
@@ -218,14 +217,14 @@ pub struct PythonSetup {
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Lifetime {
-    /// Many: the zygote first does the work that makes each worker faster.
+    /// Many: the zygote does the preparation that speeds up each worker.
     #[default]
     ManyRuns,
     /// One: the zygote skips preparation that does not pay off within a single run.
     OneRun,
 }
 
-/// What serves a run in its worker. A run has the same outcome either way: tests compare them.
+/// The implementation that serves a run in its worker. The outcome of a run does not depend on it: tests compare both.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RunPath {
@@ -236,12 +235,12 @@ pub enum RunPath {
     Python,
 }
 
-/// One module of the preload list.
+/// A module of the preload list.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
 pub struct PreloadModule {
     /// The module's name.
     pub name: String,
-    /// Whether it is an error if the module is missing.
+    /// Whether a missing module is an error.
     pub presence: Presence,
 }
 
@@ -255,14 +254,14 @@ pub enum Presence {
     WhereInstalled,
 }
 
-/// Zygote to supervisor, on a worker's monitor.
+/// Messages from zygote to supervisor, on a worker's monitor.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum FromMonitor {
-    /// The worker was forked and is entering its jail. Descriptors: the pidfd of the worker, and the
-    /// pidfd of the process above it.
+    /// The worker was forked and is entering its jail. Descriptors: the pidfd of the worker and the pidfd of the
+    /// process above it.
     Born {
-        /// The process above it.
+        /// The kind of the process above it.
         beneath: Beneath,
     },
     /// The worker could not be forked or could not be reported.
@@ -272,37 +271,35 @@ pub enum FromMonitor {
         /// errno(3).
         errno: i32,
     },
-    /// The worker's main process ended. The monitor's end of file follows once no process of the
-    /// worker is left.
+    /// The worker's main process ended. EOF on the monitor follows once the worker has no process left.
     Exited {
         /// How it ended.
         exit: Exit,
-        /// When its parent learned that: the supervisor reads the report later. The clock is the one that
-        /// no time namespace shifts.
+        /// When the parent learned of the end; the supervisor reads the report later. Wall-clock time, which no time
+        /// namespace shifts.
         at: SystemTime,
     },
 }
 
-/// The process above a worker's main process. It adopts the worker's orphans and ends all of the
-/// worker's processes.
+/// The process above a worker's main process. It adopts the worker's orphans and ends all of the worker's processes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Beneath {
-    /// Process 1 of the worker's pid namespace. When it is killed, the kernel kills the others.
+    /// Process 1 of the worker's pid namespace. When it is killed, the kernel kills all others.
     Init,
-    /// Without namespaces: a process of the zygote that kills the others itself when the other end of
-    /// the monitor is shut down. It must not be killed.
+    /// Without namespaces: a process of the zygote that itself kills the others when the peer of the monitor is shut
+    /// down. It must not be killed.
     Reaper,
 }
 
 impl FromMonitor {
-    /// The report of an end that the caller has just learned of.
+    /// Returns the report of an end that the caller has just learned of.
     pub fn exited(exit: Exit) -> Self {
         let at = SystemTime::now();
         Self::Exited { exit, at }
     }
 
-    /// The report of a worker that was not born.
+    /// Returns the report of a worker that was not born.
     pub fn not_born(Failure { step, errno }: Failure) -> Self {
         Self::NotBorn {
             step: step as u16,

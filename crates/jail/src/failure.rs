@@ -1,5 +1,5 @@
-//! The report of a process that is entering its jail and fails at a step: a step and an errno, of
-//! fixed size. The supervisor, outside, makes the text.
+//! The fixed-size report of a process that fails at a step of its jail: the step and an errno. The supervisor, outside
+//! the jail, formats the text.
 
 use std::fmt;
 use std::io;
@@ -10,7 +10,7 @@ use super::timing::Timing;
 use crate::sys::{errno_of, steps};
 
 steps! {
-    /// A step of the jail, in the order of the design. The number is what crosses the process boundary.
+    /// A step of the jail. The number crosses the process boundary.
     #[derive(Clone, Copy, Debug, Eq, PartialEq)]
     #[repr(u16)]
     pub enum Step: u16 {
@@ -26,7 +26,7 @@ steps! {
         PivotRoot => "change to the sandbox's root (pivot_root)",
         MountProc => "mount /proc",
         Hostname => "set the host name",
-        DropPriority => "give up what the caller is preferred for (sched_setscheduler, setpriority)",
+        DropPriority => "drop the caller's raised scheduling priority (sched_setscheduler, setpriority)",
         NoNewPrivs => "set no_new_privs",
         HideArguments => "hide the interpreter's arguments",
         ZygoteFilter => "load the broad seccomp filter",
@@ -35,53 +35,53 @@ steps! {
         SpawnInit => "start the init of a pid namespace (clone)",
         Fork => "fork the worker",
         JoinCgroup => "join the worker's cgroup",
-        WorkerUid => "become a user of the host that no other worker is (setresuid)",
+        WorkerUid => "switch to a host uid of the worker's own (setresuid)",
         UnshareWorker => "make the worker's mount, ipc and uts namespaces (unshare)",
         LendNetwork => "make an empty network namespace for the worker (unshare)",
         EnterNetwork => "enter the worker's network namespace (setns)",
         MakeNetwork => "make the worker's own network namespace (unshare)",
         BoundBuffers => "bound the worker's TCP buffers (net.ipv4.tcp_rmem, tcp_wmem)",
         RaiseLoopback => "bring up the worker's loopback interface (rtnetlink)",
-        NetworkSockets => "make the worker's sockets to hosts (socket, bind, listen)",
+        NetworkSockets => "create the worker's sockets for network traffic (socket, bind, listen)",
         MountTmpfs => "mount the worker's private tmpfs",
         ShowTrees => "show the host's directories beneath a private tmpfs (move_mount)",
         WorkerProc => "mount the worker's own /proc",
-        ProcFiles => "mount the sandbox's own files on those of /proc",
+        ProcFiles => "mount the sandbox's own files over those of /proc",
         HideMachine => "hide the machine in the worker's /proc (subset=pid)",
         WorkerPtys => "mount the worker's own /dev/pts (devpts)",
-        OpenHandles => "open the worker's directories for the supervisor",
+        OpenHandles => "open the worker's writable directories for the supervisor",
         Rlimits => "set a resource limit (setrlimit)",
-        SignalMask => "unblock signals (sigprocmask)",
-        Session => "leave the process group (setsid, setpgid)",
-        Stdio => "put the standard streams in place (dup2)",
+        SignalMask => "set the signal mask (sigprocmask)",
+        Session => "leave the caller's session or process group (setsid, setpgid)",
+        Stdio => "set up the standard streams (dup2)",
         WorkDirectory => "change to the work directory (chdir)",
         UserNamespace => "make the worker's user namespace",
-        ProcessLimit => "limit what is counted for a user, such as processes (RLIMIT_NPROC)",
+        ProcessLimit => "set a limit that is counted per user, such as processes (RLIMIT_NPROC)",
         PinProcessors => "pin the worker to its processors (sched_setaffinity)",
         CloseDescriptors => "close inherited descriptors (close_range)",
         Landlock => "build and enforce the Landlock rules (landlock_add_rule, landlock_restrict_self)",
-        LandlockSelfCheck => "see that `/` cannot be listed",
-        RootSelfCheck => "see that no file can be made in `/`",
+        LandlockSelfCheck => "verify that Landlock refuses to open a path without a rule",
+        RootSelfCheck => "verify that no file can be created in `/`",
         Capabilities => "empty the capability sets",
-        PrivilegeSelfCheck => "see that the bounding set cannot be changed",
+        PrivilegeSelfCheck => "verify that the bounding set cannot be changed",
         DeathSignal => "set the parent-death signal",
         Dumpable => "set the dumpable flag",
         WorkerFilter => "load the narrow seccomp filter",
-        SocketSelfCheck => "see that no socket can be made that the policy does not allow",
-        TraceSelfCheck => "see that no process can be traced",
-        MountSelfCheck => "see that nothing can be mounted",
-        CapsetSelfCheck => "see that capabilities cannot be set",
+        SocketSelfCheck => "verify that no socket can be created that the policy does not allow",
+        TraceSelfCheck => "verify that no process can be traced",
+        MountSelfCheck => "verify that nothing can be mounted",
+        CapsetSelfCheck => "verify that capabilities cannot be set",
         AdoptOrphans => "become the parent of orphans (prctl PR_SET_CHILD_SUBREAPER)",
-        ScopeSignals => "keep signals within the worker (landlock_restrict_self)",
+        ScopeSignals => "confine signals to the worker (landlock_restrict_self)",
         ForkReaper => "fork the process that ends the worker",
-        Report => "tell the supervisor that the jail stands",
-        ReportBirth => "tell the supervisor that the worker was forked",
-        PreloadDirectories => "give preloaded packages directories to write to (unshare, mount)",
-        LeavePreload => "take the directories of preloaded packages away (setns)",
+        Report => "report the complete jail to the supervisor",
+        ReportBirth => "report the forked worker to the supervisor",
+        PreloadDirectories => "mount writable directories for preloaded packages (unshare, mount)",
+        LeavePreload => "leave the mount namespace of preloaded packages (setns)",
     }
 }
 
-/// The errno of a step that expects a refusal, when the kernel allowed the call.
+/// The errno of a step that expects a refusal when the kernel allowed the call.
 pub const NOT_REFUSED: Errno = Errno::ENOTRECOVERABLE;
 
 /// A step that failed.
@@ -93,12 +93,11 @@ pub struct Failure {
     pub errno: Errno,
 }
 
-/// Length of an encoded report.
+/// The length of an encoded report, bytes.
 pub const REPORT_LENGTH: usize = 8 + Timing::LENGTH;
 
-/// Encodes the report that a process sends once its jail is complete or has failed: `u16` magic,
-/// `u16` step (0 when the jail is complete), `i32` errno, little-endian, then the duration of each
-/// part.
+/// Encodes the report that a process sends once its jail is complete or has failed: `u16` magic, `u16` step (0 when the
+/// jail is complete), `i32` errno, little-endian, then the duration of each part.
 pub fn encode_report(result: Result<Timing, Failure>) -> [u8; REPORT_LENGTH] {
     let (step, errno, timing) = match result {
         Ok(timing) => (0, 0, timing),
@@ -112,7 +111,7 @@ pub fn encode_report(result: Result<Timing, Failure>) -> [u8; REPORT_LENGTH] {
     report
 }
 
-/// Decodes a report; `None` when the bytes are not a report.
+/// Decodes a report. Returns `None` if the bytes are not a report.
 pub fn decode_report(report: &[u8]) -> Option<Result<Timing, Failure>> {
     let report: &[u8; REPORT_LENGTH] = report.try_into().ok()?;
     let timing = Timing::decode(report[8..].try_into().ok()?);
@@ -141,9 +140,9 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Adds to a failed system call the step that it belongs to.
+/// Attaches the step of the jail to a failed system call.
 pub trait InStep<T> {
-    /// Adds the step.
+    /// Maps an error to a [`Failure`] of this step.
     fn in_step(self, step: Step) -> Result<T, Failure>;
 }
 
@@ -162,7 +161,7 @@ mod tests {
     use crate::timing::{Part, Stopwatch};
 
     #[test]
-    fn a_report_survives_the_border() {
+    fn report_round_trips() {
         let mut stopwatch = Stopwatch::start();
         stopwatch.end_of(Part::Mounts);
         let timing = stopwatch.timing();
@@ -180,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_report_is_refused() {
+    fn invalid_report_is_rejected() {
         assert_eq!(decode_report(b""), None);
         assert_eq!(decode_report(&[b'1'; REPORT_LENGTH]), None);
         let mut report = [0; REPORT_LENGTH];

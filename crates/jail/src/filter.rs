@@ -1,24 +1,25 @@
-//! Filters that ask the supervisor, for a worker that it cannot listen to: the kernel has one listener at most for the
-//! filters of a process, and a container manager may be it.
+//! Filters for a worker that no supervisor can listen to. The kernel allows one listener for all filters of a process,
+//! and a container manager may already be it.
 
 use super::program::BpfProgram;
 
-/// The code of an instruction that ends a filter with a constant: `BPF_RET | BPF_K` of linux/bpf_common.h.
+/// The opcode of an instruction that returns a constant: `BPF_RET | BPF_K` of linux/bpf_common.h.
 pub const RETURN: u16 = 0x06;
 
-/// The value by which a filter asks the supervisor about a call that is allowed if it cannot be asked:
-/// `SECCOMP_RET_USER_NOTIF` with data that the kernel ignores.
+/// The verdict that notifies the supervisor about a call, and allows the call if there is no listener:
+/// `SECCOMP_RET_USER_NOTIF` with data bits that the kernel ignores.
 pub const ASK_OR_ALLOW: u32 = 0x7fc0_0001;
 
-/// The value by which a filter asks the supervisor about a call that is refused with `EPERM` in any case, so that the
+/// The verdict that notifies the supervisor about a call that is refused with `EPERM` in any case, so that the
 /// supervisor can report it.
 ///
-/// The kernel takes `SECCOMP_RET_ERRNO` of one filter before `SECCOMP_RET_USER_NOTIF` of another, and the filter that
-/// was loaded last of several with the latter. So the zygote's filter asks as the worker's does. No supervisor listens
-/// to the zygote's filter, and the kernel answers the zygote itself with `ENOSYS`.
+/// `SECCOMP_RET_ERRNO` of one filter takes precedence over `SECCOMP_RET_USER_NOTIF` of another, and of several filters
+/// that return the latter the kernel notifies the one loaded last. The zygote's filter therefore returns the same
+/// verdict as the worker's. No supervisor listens to the zygote's filter, so the kernel answers the zygote itself with
+/// `ENOSYS`.
 pub const ASK_OR_REFUSE: u32 = 0x7fc0_0002;
 
-/// A filter for a worker that no supervisor can listen to.
+/// Returns a filter with its notifying verdicts replaced, for a worker that no supervisor can listen to.
 pub fn unheard(filter: &BpfProgram) -> BpfProgram {
     // linux/seccomp.h, linux/errno.h
     const ALLOW: u32 = 0x7fff_0000;

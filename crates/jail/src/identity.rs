@@ -1,4 +1,4 @@
-//! The guest's identity: an unprivileged host user, and one id inside its user namespace.
+//! Sets the guest's identity: an unprivileged host user, and the ids inside its user namespace.
 
 use std::fmt::Write as _;
 use std::os::fd::BorrowedFd;
@@ -9,8 +9,8 @@ use nix::unistd::{Gid, Uid, getegid, geteuid, setgroups, setresgid, setresuid};
 use super::program::{HostIds, UidRange};
 use crate::sys::procfs;
 
-/// Gives up host root for good. The groups go first, then the gid, then the uid, because giving up the
-/// uid takes away the right to do the first two.
+/// Permanently gives up host root. The groups go first, then the gid, then the uid, because dropping the uid takes away
+/// the permission for the other two.
 pub fn drop_to(ids: HostIds) -> Result<(), Errno> {
     let (uid, gid) = (Uid::from_raw(ids.uid), Gid::from_raw(ids.gid));
     setgroups(&[])?;
@@ -18,17 +18,16 @@ pub fn drop_to(ids: HostIds) -> Result<(), Errno> {
     setresuid(uid, uid, uid)
 }
 
-/// Takes one of the uids that the zygote's user namespace maps for its workers.
+/// Switches to one of the uids that the zygote's user namespace maps for its workers.
 ///
-/// The kernel counts watches, pages of pipes and descriptors in flight per host user. A worker with a
-/// uid of its own therefore uses up no other worker's share. Capabilities stay, because the old uid is
-/// not root.
+/// The kernel counts inotify watches, pipe pages and descriptors in flight per host user. A worker with its own uid
+/// therefore cannot exhaust another worker's share. Capabilities stay, because the old uid is not root.
 pub fn become_worker(uid: u32) -> Result<(), Errno> {
     let uid = Uid::from_raw(uid);
     setresuid(uid, uid, uid)
 }
 
-/// The ids of this process as its own user namespace maps them.
+/// Returns the ids of this process, as its current user namespace maps them.
 pub fn current() -> HostIds {
     HostIds {
         uid: geteuid().as_raw(),
@@ -36,19 +35,17 @@ pub fn current() -> HostIds {
     }
 }
 
-/// Maps one id of the parent namespace to one inside, in the user namespace that this process just
-/// entered.
+/// Maps one id of the parent namespace to one inside, in the user namespace that this process just entered.
 ///
 /// `proc` is the root of a procfs that shows this process.
 pub fn map(proc: BorrowedFd, outside: HostIds, inside: HostIds) -> Result<(), Errno> {
     map_process(proc, "self", outside, inside, None)
 }
 
-/// Maps one id, and the workers' uids to themselves, in the user namespace of a process. Mapping more
-/// than one id needs `CAP_SETUID` in the parent namespace.
+/// Maps one id, and the workers' uids to themselves, in the user namespace of a process. Mapping more than one id needs
+/// `CAP_SETUID` in the parent namespace.
 ///
-/// `setgroups` must be denied first, or the kernel refuses an unprivileged gid map
-/// (user_namespaces(7)).
+/// `setgroups` must be denied first, or the kernel refuses an unprivileged gid map (user_namespaces(7)).
 pub fn map_process(
     proc: BorrowedFd,
     process: &str,
@@ -83,9 +80,9 @@ pub fn map_swapped(
     )
 }
 
-/// The lines of an id map (user_namespaces(7)).
+/// Returns the lines of an id map that swaps two ids (user_namespaces(7)).
 fn swapped(one: u32, other: u32) -> String {
-    // The highest id is no id (`INVALID_UID`).
+    // The highest id is not a valid id (`INVALID_UID`).
     const COUNT: u32 = u32::MAX;
     let (low, high) = (one.min(other), one.max(other));
     if low == high {
@@ -111,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn two_ids_are_swapped_and_the_others_stay() {
+    fn swapped_ids_leave_all_others_unchanged() {
         assert_eq!(swapped(0, 0), "0 0 4294967295\n");
         let around = "1 1 1998\n1999 0 1\n2000 2000 4294965295\n";
         assert_eq!(swapped(0, 1999), format!("0 1999 1\n{around}"));

@@ -1,11 +1,9 @@
-//! Landlock (Documentation/userspace-api/landlock.rst): rules for the files that each worker can
-//! reach.
+//! Builds and enforces the Landlock rules of a worker (Documentation/userspace-api/landlock.rst).
 //!
-//! The zygote cannot build the rules once for all workers. A rule holds for an inode and everything
-//! beneath it. When the kernel walks up from a worker's own tmpfs or `/proc`, it goes from the root
-//! of that mount to the parent of its mount point. It never looks at the mount point's own
-//! directory, where the zygote could have put a rule ("hidden mount points" in
-//! security/landlock/fs.c).
+//! The zygote cannot build the rules once for all workers. A rule applies to an inode and everything beneath it. When
+//! the kernel walks up from a file in a worker's own tmpfs or `/proc`, it steps from the root of that mount to the
+//! parent of its mount point. It never looks at the mount point's own directory, to which the zygote could have
+//! attached a rule ("hidden mount points" in security/landlock/fs.c).
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -24,10 +22,10 @@ use crate::sys;
 
 /// Builds the ruleset in this mount namespace.
 ///
-/// The ruleset handles every right that the ABI knows, and each rule must hold exactly as written.
-/// A right that the kernel does not know is an error (`HardRequirement`), never a smaller ruleset. A worker
-/// with a loopback interface may use every port of it, and a rule is for one port only: the ruleset leaves
-/// ports out then, and the namespace bounds them.
+/// The ruleset handles every right that the ABI defines, and each rule must apply exactly as written. A right that the
+/// kernel does not know is an error (`HardRequirement`), never a smaller ruleset. With a loopback interface the worker
+/// may use all of its ports, but a rule covers a single port. The ruleset therefore does not handle ports in that case,
+/// and the network namespace confines them.
 fn build(rules: &LandlockRules, network: Network) -> Result<OwnedFd, Errno> {
     let abi = ABI::from(i32::try_from(rules.abi).map_err(|_| Errno::EINVAL)?);
     let mut ruleset = Ruleset::default()
@@ -56,7 +54,7 @@ fn build(rules: &LandlockRules, network: Network) -> Result<OwnedFd, Errno> {
     Option::<OwnedFd>::from(created).ok_or(Errno::ENOSYS)
 }
 
-/// The rights of one rule.
+/// Returns the access rights of one rule.
 fn path_rights(allow: PathAccess, abi: ABI) -> BitFlags<AccessFs> {
     let read = AccessFs::ReadFile | AccessFs::ReadDir;
     let all = AccessFs::from_all(abi);
@@ -86,11 +84,11 @@ pub fn enforce(rules: &LandlockRules, network: Network) -> Result<(), Errno> {
     sys::landlock::restrict_self(build(rules, network)?.as_fd())
 }
 
-/// The first ABI that can scope signals.
+/// The first Landlock ABI that can scope signals.
 pub const ABI_SCOPE: u32 = 6;
 
-/// Keeps the signals of the caller, and of every process that it forks from now on, from all other
-/// processes. Needs [`ABI_SCOPE`] and `no_new_privs`.
+/// Confines the signals of the caller, and of every process that it forks from now on, to these processes. Requires
+/// [`ABI_SCOPE`] and `no_new_privs`.
 pub fn scope_signals() -> Result<(), Errno> {
     let ruleset = Ruleset::default()
         .set_compatibility(CompatLevel::HardRequirement)
@@ -99,8 +97,8 @@ pub fn scope_signals() -> Result<(), Errno> {
     let created = ruleset.create().map_err(refused)?;
     let scope = Option::<OwnedFd>::from(created).ok_or(Errno::ENOSYS)?;
     sys::landlock::restrict_self(scope.as_fd())?;
-    // The scoped process may later kill every process that it can signal. Check first that it
-    // cannot signal others.
+    // The scoped process may later kill every process that it can signal. Check first that it cannot signal processes
+    // outside the scope.
     match kill(getppid(), None) {
         Err(Errno::EPERM) => Ok(()),
         Ok(()) => Err(NOT_REFUSED),

@@ -1,17 +1,18 @@
-//! The jail: `zygote` and `worker` each show their whole order on one screen, one line a step,
-//! with what breaks if a line moves. The other files hold one kernel facility each, and [`sys`] holds
-//! every `unsafe` block and raw system call.
+//! The jail that a sandbox runs in. [`zygote`] and [`worker`] each apply it in one function, one step per
+//! line, with the reason for the position of each step. Every other file covers one kernel facility, and
+//! [`sys`] holds every `unsafe` block and raw system call.
 //!
-//! Two programs use this crate. The `sandfork` library makes the data of [`program`], reads
-//! [`failure`], and probes the host. The native half of the zygote (`sandfork-worker`) runs the steps.
-//! The jail knows only its prepared program, and decides nothing. Its API is for these two alone, and changes
-//! with any version.
+//! Two programs use this crate. The `sandfork` library builds the plan in [`program`], decodes [`failure`]
+//! reports, and probes the host. The native half of the zygote (`sandfork-worker`) executes the steps. The
+//! jail executes its prepared plan and makes no decisions. The API exists for these two programs only and may
+//! change in any version.
 
-/// Number of the data socket in a worker.
+/// The descriptor number of the data socket in a worker.
 ///
-/// Far from the numbers that programs count on: the first that a guest opens is 3, as elsewhere, and
-/// one that closes everything up to its limit, as daemons do, does not cut itself off. The last that
-/// select(2) knows. A host whose hard limit does not allow it is refused before any start.
+/// The number is far above those that programs rely on: the first descriptor that a guest opens is 3, as
+/// usual, and a daemon-style close of all low descriptors does not cut the worker off. It is also the highest
+/// descriptor that select(2) supports. A host whose hard limit excludes it is rejected before anything
+/// starts.
 pub const DATA: std::os::fd::RawFd = 1023;
 
 pub mod archive;

@@ -1,8 +1,8 @@
-//! The worker's own loopback interface.
+//! Creates a worker's loopback interface.
 //!
-//! The kernel does not forget what happened in a network namespace: ports of closed connections stay taken for
-//! a minute, and every packet and error is counted. So this namespace is never lent to another worker, unlike
-//! the empty ones. It ends with the worker's last process and socket.
+//! A network namespace retains state: ports of closed connections stay taken for a minute, and every packet and error
+//! is counted. Unlike the empty namespaces, this one is therefore never lent to another worker. It ends with the
+//! worker's last process and socket.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
@@ -19,29 +19,29 @@ use super::namespaces;
 use super::program::WorkerJail;
 use crate::sys::procfs;
 
-/// A socket for another process to serve.
+/// A socket to create for another process to serve.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
 pub struct NetworkSocket {
-    /// How it is reached.
+    /// The transport protocol.
     pub transport: Transport,
-    /// What it is bound to.
+    /// The address to bind.
     pub address: SocketAddrV4,
 }
 
-/// The protocol of a socket.
+/// The transport protocol of a socket.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Transport {
-    /// It listens.
+    /// TCP; the socket listens.
     Tcp,
-    /// It receives datagrams.
+    /// UDP; the socket receives datagrams.
     Udp,
 }
 
-/// The most that a TCP socket's buffers grow to, each way.
+/// The maximum size of a TCP socket's send and receive buffer each, bytes.
 pub const LARGEST_BUFFER: u64 = 256 * 1024;
 
-/// The kernel's own values but for the largest, which is many times as much (tcp(7)).
+/// The kernel's default minimum and initial sizes, with a much lower maximum (tcp(7)).
 const BUFFERS: [(&str, &str); 2] = [
     ("sys/net/ipv4/tcp_rmem", "4096 131072 262144"),
     ("sys/net/ipv4/tcp_wmem", "4096 16384 262144"),
@@ -50,25 +50,25 @@ const BUFFERS: [(&str, &str); 2] = [
 /// The first port that needs no privilege (ip(7)).
 const FIRST_PORT: &str = "sys/net/ipv4/ip_unprivileged_port_start";
 
-/// How many connections may wait until they are accepted.
+/// The maximum number of connections that wait to be accepted.
 const BACKLOG: i32 = 128;
 
-/// Enters a new network namespace that has nothing but a loopback interface, with its usual addresses and those of the
-/// plan. Makes the plan's sockets there, and returns them in their order.
+/// Enters a new network namespace with a loopback interface that has its usual addresses and those of the plan. Creates
+/// the plan's sockets there and returns them in the plan's order.
 ///
 /// `proc` is the root of a procfs that shows the calling process.
 pub fn make(proc: BorrowedFd, plan: &WorkerJail) -> Result<Vec<OwnedFd>, Failure> {
     namespaces::unshare_network().in_step(Step::MakeNetwork)?;
-    // No cgroup is charged for what waits in connections that were not accepted yet.
+    // Bound the buffers, because no cgroup is charged for data in connections that are not accepted yet.
     for (file, value) in BUFFERS {
         procfs::write(proc, file, value).in_step(Step::BoundBuffers)?;
     }
-    // Of its own ports the guest may have all, unless another process serves some of them.
+    // The guest may use all ports of its own interface, unless another process serves some of them.
     if plan.sockets.is_empty() {
         procfs::write(proc, FIRST_PORT, "0").in_step(Step::MakeNetwork)?;
     }
     let kernel = Netlink::open().in_step(Step::RaiseLoopback)?;
-    // It gives the interface its usual addresses when that comes up.
+    // The kernel assigns the usual addresses when the interface comes up.
     kernel.ask(&up()).in_step(Step::RaiseLoopback)?;
     for address in &plan.addresses {
         kernel
@@ -79,7 +79,7 @@ pub fn make(proc: BorrowedFd, plan: &WorkerJail) -> Result<Vec<OwnedFd>, Failure
     made.in_step(Step::NetworkSockets)
 }
 
-/// The process still has the right to use the ports of the system's services.
+/// Creates a bound socket. The process may still bind privileged ports.
 fn open(one: NetworkSocket) -> Result<OwnedFd, Errno> {
     let kind = match one.transport {
         Transport::Tcp => SockType::Stream,
@@ -93,7 +93,7 @@ fn open(one: NetworkSocket) -> Result<OwnedFd, Errno> {
     Ok(made)
 }
 
-/// The interfaces of a network namespace (rtnetlink(7)).
+/// A socket for requests about the interfaces of a network namespace (rtnetlink(7)).
 struct Netlink(OwnedFd);
 
 impl Netlink {
@@ -107,7 +107,7 @@ impl Netlink {
         Ok(Self(socket))
     }
 
-    /// Asks the kernel for a change. It answers before send(2) returns.
+    /// Sends a change request and checks the kernel's acknowledgement, which is queued before send(2) returns.
     fn ask(&self, request: &[u8]) -> Result<(), Errno> {
         send(self.0.as_raw_fd(), request, MsgFlags::empty())?;
         let mut answer = [0; 256];
@@ -127,10 +127,10 @@ const AF_INET: u8 = 2;
 const RT_SCOPE_HOST: u8 = 254;
 const IFA_LOCAL: u16 = 2;
 
-/// The loopback interface is the first of every namespace (`LOOPBACK_IFINDEX` of net/flow.h).
+/// The index of the loopback interface, the first of every namespace (`LOOPBACK_IFINDEX` of net/flow.h).
 const LOOPBACK: i32 = 1;
 
-/// `struct nlmsghdr`, of a message of 32 bytes.
+/// Returns a message of 32 bytes with its `struct nlmsghdr` filled in.
 fn request(kind: u16) -> [u8; 32] {
     let mut message = [0; 32];
     message[..4].copy_from_slice(&32_u32.to_ne_bytes());
@@ -139,7 +139,7 @@ fn request(kind: u16) -> [u8; 32] {
     message
 }
 
-/// With `struct ifinfomsg`: sets the flag `IFF_UP` of the loopback interface.
+/// Returns a request that sets `IFF_UP` on the loopback interface (`struct ifinfomsg`).
 fn up() -> [u8; 32] {
     let mut message = request(RTM_NEWLINK);
     message[20..24].copy_from_slice(&LOOPBACK.to_ne_bytes());
@@ -148,7 +148,8 @@ fn up() -> [u8; 32] {
     message
 }
 
-/// With `struct ifaddrmsg` and one `struct rtattr`: gives the loopback interface an address, and no route to others.
+/// Returns a request that adds an address to the loopback interface, without a route to other addresses (`struct
+/// ifaddrmsg` and one `struct rtattr`).
 fn new_address(address: Ipv4Addr) -> [u8; 32] {
     let mut message = request(RTM_NEWADDR);
     let (all_bits, no_flags) = (32, 0);
@@ -160,7 +161,7 @@ fn new_address(address: Ipv4Addr) -> [u8; 32] {
     message
 }
 
-/// Reads `struct nlmsgerr`: 0, or the errno as a negative number.
+/// Parses `struct nlmsgerr`, whose error is 0 or a negative errno.
 fn acknowledged(answer: &[u8]) -> Result<(), Errno> {
     let kind = answer.get(4..6).and_then(|it| it.try_into().ok());
     let error = answer.get(16..20).and_then(|it| it.try_into().ok());
@@ -176,7 +177,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_an_acknowledgement_counts() {
+    fn only_an_acknowledgement_is_success() {
         let answer = |kind: u16, errno: i32| {
             let mut answer = [0; 36];
             answer[4..6].copy_from_slice(&kind.to_ne_bytes());

@@ -1,7 +1,7 @@
-//! The files of `/proc` and `/sys` by which programs ask what the machine has, made up from the policy's limits.
+//! Synthesizes the files of `/proc` and `/sys` that describe a machine, from the policy's limits.
 //!
-//! They never change: a guest learns from them neither what the host has nor what it does. What changes
-//! elsewhere, such as free memory, is what a sandbox begins with.
+//! The files never change, so a guest learns neither the host's resources nor its load. Values that vary on a real
+//! machine, such as free memory, are those at the start of a sandbox.
 
 use std::fmt::{Display, Write as _};
 use std::ops::Range;
@@ -13,28 +13,28 @@ use serde::{Deserialize, Serialize};
 
 use super::program::RootEntry;
 
-/// The machine that programs find described in `/sys`, and in `/proc` where there is one.
+/// The machine that `/sys`, and `/proc` where there is one, describe to programs.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
     /// The kernel's release, as uname(2) reports it.
     pub kernel: String,
     /// The number of processors.
     pub processors: u32,
-    /// The lines of proc_cpuinfo(5) that describe each of them.
+    /// The lines of proc_cpuinfo(5) that describe each processor.
     pub processor_kind: String,
-    /// The numbers that processors of the host can have, as a list.
+    /// The numbers that processors of the host can have, in list format.
     pub processors_possible: String,
-    /// The share of the processors, in thousandths of one.
+    /// The CPU quota, in thousandths of a processor.
     pub millicores: u32,
-    /// Memory, bytes.
+    /// Total memory, bytes.
     pub memory: u64,
-    /// What of it a process may have before it gets a `MemoryError`, bytes.
+    /// The memory that a process can use before it gets a `MemoryError`, bytes.
     pub memory_available: u64,
-    /// Processes and threads.
+    /// The maximum number of processes and threads.
     pub pids: u64,
 }
 
-/// The directory of the zygote's root with the files that stand for some of the kernel's in `/proc`.
+/// The directory in the zygote's root with the files that replace some of the kernel's in `/proc`.
 pub const PROC_SOURCE: &str = "/.proc";
 
 macro_rules! proc_files {
@@ -43,8 +43,8 @@ macro_rules! proc_files {
     };
 }
 
-/// The entries of a worker's `/proc` that describe the machine, each behind the file or directory of [`PROC_SOURCE`]
-/// that is mounted on it. The kernel's own cannot be reached.
+/// Bind mounts over the entries of a worker's `/proc` that describe the machine: source in [`PROC_SOURCE`], and target.
+/// The kernel's own entries become unreachable.
 pub const PROC_FILES: [(&str, &str); 9] = proc_files![
     "cpuinfo",
     "filesystems",
@@ -57,16 +57,16 @@ pub const PROC_FILES: [(&str, &str); 9] = proc_files![
     "vmstat"
 ];
 
-/// The period to which a cgroup's share of processors refers, microseconds.
+/// The period of the cgroup's CPU quota, microseconds.
 const CPU_PERIOD: u64 = 100_000;
 
-/// The longest session that a policy allows. All uptimes that a guest sees are at least this.
+/// The longest session that a policy allows. Every uptime that a guest sees is at least this long.
 pub const LONGEST_SESSION: Duration = Duration::from_secs(720 * 3600);
 
 const CPU: &str = "devices/system/cpu";
 const NODE: &str = "devices/system/node";
 
-/// When the clocks that count from the boot were at zero, and what they show now.
+/// The boot time, and the time since boot.
 #[derive(Clone, Copy, Debug)]
 pub struct Boot {
     at: Duration,
@@ -74,7 +74,7 @@ pub struct Boot {
 }
 
 impl Boot {
-    /// By the clocks that a guest can read.
+    /// Reads the clocks that a guest can read.
     pub fn look() -> Self {
         let since = clock_gettime(ClockId::CLOCK_BOOTTIME).map_or(Duration::ZERO, Into::into);
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
@@ -85,11 +85,11 @@ impl Boot {
     }
 }
 
-/// The files behind [`PROC_FILES`].
+/// Returns the sources of [`PROC_FILES`].
 pub fn in_proc(machine: &Machine, hostname: &str, boot: Boot) -> Vec<RootEntry> {
     let Machine { kernel, pids, .. } = machine;
     let pids = pids.to_string();
-    // A process's age is this less its start, and programs do not expect that to be negative.
+    // Programs compute a process's age as uptime minus start time, and do not expect a negative result.
     let uptime = format!("{}.00 0.00\n", (boot.since + LONGEST_SESSION).as_secs());
     let files = [
         ("cpuinfo", cpuinfo(machine)),
@@ -114,7 +114,7 @@ pub fn in_proc(machine: &Machine, hostname: &str, boot: Boot) -> Vec<RootEntry> 
         ("kernel/ngroups_max", "65536"),
         ("kernel/osrelease", kernel),
         ("kernel/ostype", "Linux"),
-        // The most that any kernel has: programs size tables by it.
+        // The maximum of any kernel: programs size tables by it.
         ("kernel/pid_max", "4194304"),
         ("kernel/threads-max", &pids),
         ("net/core/somaxconn", "4096"),
@@ -134,7 +134,7 @@ pub fn in_proc(machine: &Machine, hostname: &str, boot: Boot) -> Vec<RootEntry> 
         .collect()
 }
 
-/// proc_cpuinfo(5): one socket, with a core for each processor.
+/// Renders proc_cpuinfo(5): one socket with one core per processor.
 fn cpuinfo(machine: &Machine) -> String {
     let count = machine.processors;
     let mut text = String::new();
@@ -147,7 +147,7 @@ fn cpuinfo(machine: &Machine) -> String {
             ("apicid", number),
             ("initial apicid", number),
         ];
-        // Writing to a String cannot fail.
+        // Writing to a `String` cannot fail.
         let _ = writeln!(text, "processor\t: {number}\n{}", machine.processor_kind);
         for (key, value) in topology {
             let _ = writeln!(text, "{key}\t: {value}");
@@ -157,7 +157,7 @@ fn cpuinfo(machine: &Machine) -> String {
     text
 }
 
-/// proc_meminfo(5).
+/// Renders proc_meminfo(5).
 fn meminfo(machine: &Machine) -> String {
     const ZERO: &str = "Buffers Cached SwapCached Active Inactive SwapTotal SwapFree Dirty Writeback AnonPages \
         Mapped Shmem Slab SReclaimable SUnreclaim";
@@ -176,7 +176,7 @@ fn meminfo(machine: &Machine) -> String {
     text
 }
 
-/// proc_stat(5).
+/// Renders proc_stat(5).
 fn stat(machine: &Machine, boot: Boot) -> String {
     const TIMES: &str = "0 0 0 0 0 0 0 0 0 0";
     let mut text = format!("cpu  {TIMES}\n");
@@ -191,14 +191,14 @@ fn stat(machine: &Machine, boot: Boot) -> String {
     text
 }
 
-/// proc_vmstat(5).
+/// Renders proc_vmstat(5).
 fn vmstat() -> String {
     const KEYS: &str = "nr_free_pages pgpgin pgpgout pswpin pswpout pgfault pgmajfault oom_kill";
     let line = |key| format!("{key} 0\n");
     KEYS.split_whitespace().map(line).collect()
 }
 
-/// The sandbox's own `/sys`: its processors, and its limits as a cgroup of each version shows them.
+/// Returns the entries of the sandbox's `/sys`: its processors, and its limits in the layout of both cgroup versions.
 pub fn in_sys(machine: &Machine) -> Vec<RootEntry> {
     let mut entries = cgroup(machine);
     entries.extend(processors(machine));
@@ -240,10 +240,10 @@ fn cgroup(machine: &Machine) -> Vec<RootEntry> {
         .into()
 }
 
-/// One socket in one node.
+/// Returns the topology of one socket in one NUMA node.
 ///
-/// `possible` is the host's: memory allocators size their tables by it, and index them by the number of the
-/// processor that a thread is on (rseq(2)), which is one of the host's.
+/// `possible` is the host's list: memory allocators size their tables by it, and index them by the number of the
+/// processor that a thread runs on (rseq(2)), which is a number of the host.
 fn processors(machine: &Machine) -> [RootEntry; 7] {
     let all = numbers(machine.processors);
     [
@@ -257,7 +257,7 @@ fn processors(machine: &Machine) -> [RootEntry; 7] {
     ]
 }
 
-/// The place of one processor of so many: a core of its own.
+/// Returns the topology entries of one processor, as a core of its own.
 fn topology(number: u32, count: u32) -> Vec<RootEntry> {
     let directory = format!("{CPU}/cpu{number}/topology");
     let file = |name: &str, value: &dyn Display| sys_file(format!("{directory}/{name}"), value);
@@ -271,7 +271,8 @@ fn topology(number: u32, count: u32) -> Vec<RootEntry> {
         file("thread_siblings", &mask(number..number + 1)),
         link("thread_siblings_list", "core_cpus_list".to_owned()),
     ];
-    // What all processors have is a file of the first one, so that a large machine takes few pages.
+    // Values that all processors share are files of the first one and links for the others, to save pages on a large
+    // machine.
     let shared: [(&str, &dyn Fn() -> String); 3] = [
         ("physical_package_id", &|| "0".to_owned()),
         ("core_siblings", &|| mask(0..count)),
@@ -284,7 +285,7 @@ fn topology(number: u32, count: u32) -> Vec<RootEntry> {
     entries
 }
 
-/// The numbers of so many processors, as a list.
+/// Formats the numbers of `count` processors as a list.
 fn numbers(count: u32) -> String {
     match count {
         0 | 1 => "0".to_owned(),
@@ -292,7 +293,7 @@ fn numbers(count: u32) -> String {
     }
 }
 
-/// Processors as the kernel writes a mask: words of 32 bits in hexadecimal, the highest first.
+/// Formats processors as a kernel CPU mask: 32-bit words in hexadecimal, highest first.
 fn mask(processors: Range<u32>) -> String {
     let last = processors.end.saturating_sub(1) / 32;
     let word = |word: u32| {
@@ -324,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn every_entry_of_proc_has_its_file() {
+    fn every_proc_file_has_a_source() {
         let boot = Boot {
             at: Duration::from_secs(1_700_000_000),
             since: Duration::from_millis(1250),
@@ -360,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_of_a_processor_is_a_whole_one_with_a_quota() {
+    fn half_a_processor_is_one_with_a_quota() {
         let entries = in_sys(&machine(1));
         let has = |path: &str, text: &str| {
             entries.contains(&RootEntry::File {

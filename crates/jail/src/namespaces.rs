@@ -1,4 +1,4 @@
-//! Namespaces (namespaces(7)): the ones that zygote and worker create, in one place.
+//! Creates the namespaces of zygote and worker (namespaces(7)).
 
 use std::os::fd::BorrowedFd;
 
@@ -9,14 +9,13 @@ use nix::time::{ClockId, clock_gettime};
 use super::failure::NOT_REFUSED;
 use crate::sys::procfs;
 
-/// Which nix does not have.
+/// `CLONE_NEWTIME` of linux/sched.h, which nix does not define.
 const CLONE_NEWTIME: CloneFlags = CloneFlags::from_bits_retain(0x80);
 
-/// The file of a process's time namespace (time_namespaces(7)).
+/// The clock offsets of the time namespace that children enter (time_namespaces(7)).
 const OFFSETS: &str = "self/timens_offsets";
 
-/// Creates the zygote's namespaces, one of each kind but of time, so that not even preloaded code can see the
-/// host.
+/// Creates the zygote's namespaces of every kind except time, so that not even preloaded code can see the host.
 pub fn unshare_zygote() -> Result<(), Errno> {
     unshare(
         CloneFlags::CLONE_NEWUSER
@@ -28,14 +27,14 @@ pub fn unshare_zygote() -> Result<(), Errno> {
     )
 }
 
-/// Creates the zygote's time namespace, in which the next process that is forked will be. From here on no child may
-/// share this process's memory: Linux before 6.2 refuses that (`EINVAL`).
+/// Creates the zygote's time namespace, which the next forked child enters. From here on no child may share this
+/// process's memory: Linux before 6.2 rejects that (`EINVAL`).
 pub fn unshare_time() -> Result<(), Errno> {
     unshare(CLONE_NEWTIME)
 }
 
-/// Sets the clocks without a date to zero, to within a second, in the new time namespace. No process is in it
-/// yet, and afterwards the kernel lets none set them.
+/// Sets the monotonic and boot-time clocks of the new time namespace to zero, to within a second. No process is in the
+/// namespace yet; once one is, the kernel rejects changes. Reads the offsets back to verify them.
 pub fn start_clocks(proc: BorrowedFd) -> Result<(), Errno> {
     let mut offsets = Vec::new();
     for clock in [ClockId::CLOCK_MONOTONIC, ClockId::CLOCK_BOOTTIME] {
@@ -56,10 +55,9 @@ pub fn start_clocks(proc: BorrowedFd) -> Result<(), Errno> {
     }
 }
 
-/// Creates the worker's namespaces, while the worker still has its privileges over the zygote's
-/// user namespace. The zygote's user namespace then owns them, so that the guest's own user
-/// namespace, created later, has no power over them. The cgroup namespace is created here too,
-/// after the worker joined its cgroup, because that cgroup becomes the namespace's root.
+/// Creates the worker's namespaces while the worker still has privileges over the zygote's user namespace. That user
+/// namespace then owns them, so the guest's own user namespace, created later, has no privileges over them. The cgroup
+/// namespace is created after the worker joined its cgroup, because that cgroup becomes its root.
 pub fn unshare_worker() -> Result<(), Errno> {
     unshare(
         CloneFlags::CLONE_NEWNS
@@ -69,8 +67,8 @@ pub fn unshare_worker() -> Result<(), Errno> {
     )
 }
 
-/// Enters the network namespace that the zygote lends to the worker. Creating one takes longer than
-/// all other steps together.
+/// Enters the network namespace that the zygote lends to the worker. Creating one takes longer than all other steps
+/// together.
 pub fn enter_network(lent: BorrowedFd) -> Result<(), Errno> {
     setns(lent, CloneFlags::CLONE_NEWNET)
 }

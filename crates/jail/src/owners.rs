@@ -1,9 +1,9 @@
-//! Makes the owner of a writable directory the owner of the files that a guest of root writes there
-//! (mount_setattr(2), `MOUNT_ATTR_IDMAP`).
+//! Maps the owner of a writable directory to the guest, so that files which a guest of root writes there belong to that
+//! owner (mount_setattr(2), `MOUNT_ATTR_IDMAP`).
 //!
-//! Root's guests are an unprivileged user, who could write to few directories, and whose files would
-//! belong to a user that no account has. In an id-mapped mount the guest takes the place of the
-//! directory's owner, in that directory and nowhere else.
+//! The guest of a root launcher runs as an unprivileged user, who could write to few directories and whose files would
+//! belong to a uid without an account. In an id-mapped mount the guest acts as the directory's owner, in that directory
+//! only.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -18,9 +18,9 @@ use super::{identity, namespaces};
 use crate::sys;
 use crate::sys::process::{Fork, SingleThreaded};
 
-/// Makes user namespaces that map the owner of a tree to the guests of root.
+/// Creates user namespaces that map the owner of a tree to the guests of a root launcher.
 pub struct Owners<'a> {
-    /// The calling process may fork.
+    /// Proof that the calling process may fork.
     pub single: &'a SingleThreaded,
     /// A procfs that shows the calling process.
     pub proc: BorrowedFd<'a>,
@@ -29,7 +29,8 @@ pub struct Owners<'a> {
 }
 
 impl Owners<'_> {
-    /// A user namespace lives as long as its descriptor. The process that makes it does nothing else.
+    /// Creates a user namespace that swaps the tree's owner and the guest. A child enters the new namespace and waits,
+    /// while this process writes the id maps. The namespace lives as long as the returned descriptor.
     pub fn map(&self, tree: impl AsFd) -> Result<OwnedFd, Errno> {
         let found = fstat(tree)?;
         let owner = HostIds {
@@ -65,7 +66,7 @@ impl Owners<'_> {
     }
 }
 
-/// Waits for the end of file of a pipe that carries no data.
+/// Waits for EOF on a pipe that carries no data.
 pub fn await_end(pipe: &OwnedFd) -> Result<(), Errno> {
     sys::uninterrupted(|| read(pipe, &mut [0])).map(drop)
 }

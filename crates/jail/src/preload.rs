@@ -1,8 +1,8 @@
-//! Directories for packages to write to while the zygote preloads them.
+//! Provides writable directories to packages while the zygote preloads them.
 //!
-//! Some packages make a cache at their import, and joblib tests semaphores, which are files in `/dev/shm`.
-//! The zygote has them in a mount namespace of its own, which ends before the first worker: what a package
-//! writes there reaches no worker, and so is no channel between tenants.
+//! Some packages create a cache when they are imported, and joblib tests semaphores, which are files in `/dev/shm`. The
+//! directories are mounted in a separate mount namespace, which the zygote leaves before the first fork. Files that a
+//! package writes there reach no worker, and so are no channel between tenants.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 
@@ -17,22 +17,22 @@ use super::program::{ProcMount, Programs, Tmpfs, WorkerJail};
 use super::root;
 use crate::sys::procfs;
 
-/// The largest size of each directory, bytes: whatever workers may have, a cache is smaller.
+/// The maximum size of each directory, bytes. Caches are smaller, whatever size the policy gives workers.
 const MAX_SIZE: u64 = 64 << 20;
-/// The largest number of files in each.
+/// The maximum number of inodes in each directory.
 const MAX_INODES: u64 = 4096;
 
 const MOUNT_NAMESPACE: &str = "self/ns/mnt";
 
-/// The way back out of the mount namespace in which packages are preloaded.
+/// The zygote's original mount namespace, to return to after preloading.
 pub struct Preload {
     home: OwnedFd,
     link: String,
 }
 
 impl Preload {
-    /// Enters a mount namespace with empty directories where workers have theirs. Modules also find there the files
-    /// that describe the machine to workers.
+    /// Enters a mount namespace with empty directories where workers have theirs. With modules to preload, it also has
+    /// the files that describe the machine to workers.
     pub(super) fn enter(
         worker: &WorkerJail,
         modules: &[PreloadModule],
@@ -41,7 +41,7 @@ impl Preload {
         let preload = Self::unshare(proc).in_step(Step::PreloadDirectories)?;
         let bounded: Vec<Tmpfs> = worker.tmpfs.iter().map(bounded).collect();
         root::mount_directories(&bounded)?;
-        // Packages keep what they read at their import.
+        // Packages retain what they read from these files when they are imported.
         if worker.proc == ProcMount::Own && !modules.is_empty() {
             root::mount_proc_files()?;
         }
@@ -53,7 +53,7 @@ impl Preload {
         let home = openat(proc, MOUNT_NAMESPACE, flags, Mode::empty())?;
         let link = procfs::link(proc, MOUNT_NAMESPACE)?;
         unshare(CloneFlags::CLONE_NEWNS)?;
-        // Otherwise the mounts would stay, where workers start from.
+        // If the kernel ignored the call, the mounts would stay in the namespace that workers start from.
         if procfs::link(proc, MOUNT_NAMESPACE)? == link {
             return Err(NOT_REFUSED);
         }

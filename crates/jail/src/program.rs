@@ -1,8 +1,7 @@
 //! The prepared plan of a jail: everything that the steps need, as plain data.
 //!
-//! The supervisor computes these values (`plan`) and sends them to the zygote as JSON. Nothing here is
-//! decided again on the other side. A step that finds its data missing is a bug of the plan, and no step
-//! works around it while a process is half jailed.
+//! The supervisor computes these values (`plan`) and sends them to the zygote as JSON. The zygote makes no decisions of
+//! its own. Missing data is a bug in the plan, and no step works around it in a half-jailed process.
 
 use std::borrow::Cow;
 use std::net::Ipv4Addr;
@@ -15,10 +14,10 @@ pub use super::limits::{ProcessMemory, Rlimit, RlimitResource};
 use super::loopback::NetworkSocket;
 use super::machine_files::Machine;
 
-/// The path of a session's own files, as a plan writes it.
+/// The path of a session's work directory, as a plan writes it.
 ///
-/// At level `landlock` nothing can be mounted there. The path then stands for the host directory that
-/// the supervisor creates for each session; see [`ZygoteJail::put_work_in`].
+/// At level `landlock` nothing can be mounted there. The path is then a placeholder for the host directory that the
+/// supervisor creates for each session; see [`ZygoteJail::put_work_in`].
 pub const WORK: &str = "/work";
 
 /// One classic BPF instruction, `struct sock_filter` of `linux/filter.h`: code, jt, jf, k.
@@ -27,10 +26,10 @@ pub type BpfInstruction = (u16, u8, u8, u32);
 /// A seccomp filter ready to be loaded (seccomp(2), `SECCOMP_SET_MODE_FILTER`).
 pub type BpfProgram = Vec<BpfInstruction>;
 
-/// What the zygote applies to itself once, before it imports `site` and preloads modules.
+/// The jail that the zygote enters once, before it imports `site` and preloads modules.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
 pub struct ZygoteJail {
-    /// The guest's ids on the host and inside.
+    /// The guest's ids on the host and inside the sandbox.
     pub identity: Identity,
     /// Namespaces of the zygote. `None` only at level `landlock`.
     pub namespaces: Option<ZygoteNamespaces>,
@@ -38,32 +37,32 @@ pub struct ZygoteJail {
     pub root: Vec<RootEntry>,
     /// The name that uname(2) reports in the UTS namespace.
     pub hostname: String,
-    /// The machine that programs find described. `None` only at level `landlock`.
+    /// The machine that `/proc` and `/sys` describe to programs. `None` only at level `landlock`.
     pub machine: Option<Machine>,
     /// Landlock rules, built and enforced by each worker.
     pub landlock: Option<LandlockRules>,
-    /// The broad filters, loaded once: the guest's allow-list and the calls that the jail itself still
+    /// The broad filters, loaded once in the zygote: the guest's allow-list plus the calls that the jail itself still
     /// needs.
     pub filters: Vec<BpfProgram>,
-    /// The complete environment of the interpreter. It inherits no variable from the caller.
+    /// The complete environment of the interpreter. Nothing is inherited from the caller.
     pub env: Vec<(String, String)>,
-    /// What each worker does after the fork.
+    /// The jail that each worker enters after the fork.
     pub worker: WorkerJail,
 }
 
 impl ZygoteJail {
-    /// The host uids of which each worker takes one, if workers do not keep the zygote's uid.
+    /// Returns the range of host uids that workers take, unless workers keep the zygote's uid.
     pub fn worker_uids(&self) -> Option<UidRange> {
         self.namespaces?.worker_uids
     }
 
-    /// The network of each worker. Without namespaces, it is that of the host, and the filters close it.
+    /// Returns the network of each worker. Without namespaces that is the host's network, which the filters close.
     pub fn network(&self) -> Network {
         self.namespaces.map_or(Network::None, |it| it.network)
     }
 
-    /// Replaces [`WORK`] by a directory: in the Landlock rules, as the directory in which guest code
-    /// starts, and in the environment.
+    /// Replaces [`WORK`] by a directory: in the Landlock rules, in the initial directory of guest code, and in the
+    /// environment.
     pub fn put_work_in(&mut self, directory: &Path) {
         let rules = self.landlock.iter_mut().flat_map(|rules| &mut rules.paths);
         for path in rules
@@ -82,13 +81,13 @@ impl ZygoteJail {
     }
 }
 
-/// Identities of the guest.
+/// The identity of the guest on the host and inside.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
 pub struct Identity {
-    /// If the launching user is root: the unprivileged host uid and gid to take first. `None` for an
-    /// ordinary user, whose host ids stay the same.
+    /// The unprivileged host uid and gid to switch to first, if the launching user is root. `None` for an ordinary
+    /// user, who keeps the same host ids.
     pub drop_to: Option<HostIds>,
-    /// The uid and gid that the guest sees for itself.
+    /// The uid and gid that the guest sees as its own.
     pub inside: HostIds,
 }
 
@@ -101,20 +100,20 @@ pub struct HostIds {
     pub gid: u32,
 }
 
-/// The settings for the namespaces of a zygote and its workers. Zygote and workers have their own
-/// namespaces of each kind.
+/// The settings for the namespaces of a zygote and its workers. Zygote and workers each have their own namespace of
+/// each kind.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
 pub struct ZygoteNamespaces {
-    /// Host uids of which each worker takes one that no other worker has. `None`: all workers have the
-    /// zygote's uid.
+    /// The host uids that workers take, one each, distinct among live workers. `None`: all workers keep the zygote's
+    /// uid.
     pub worker_uids: Option<UidRange>,
-    /// What a worker's network namespace has.
+    /// The network of each worker.
     pub network: Network,
-    /// What the zygote's clocks, and its workers', count from.
+    /// The zero point of the clocks of the zygote and its workers.
     pub clock: Clock,
 }
 
-/// What the clocks count from that have no date: `CLOCK_MONOTONIC` and `CLOCK_BOOTTIME`.
+/// The zero point of `CLOCK_MONOTONIC` and `CLOCK_BOOTTIME`, the clocks that have no date.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Clock {
@@ -128,17 +127,17 @@ pub enum Clock {
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Network {
-    /// None: only unix sockets can be made, in an empty namespace that the zygote lends.
+    /// None: only unix sockets can be created. The namespace is empty and lent by the zygote.
     None,
-    /// TCP and UDP over the loopback interface, also to the sockets of [`WorkerJail::sockets`]. The worker makes
-    /// the namespace, and no other worker ever has it: ports, connections that linger and counters stay in it.
+    /// TCP and UDP over the loopback interface, also to the sockets of [`WorkerJail::sockets`]. Each worker makes its
+    /// own namespace, which is never reused: ports, lingering connections and counters stay in it.
     Loopback,
 }
 
-/// A file of the zygote's root that file permissions let every user read, and no Landlock rule.
+/// A file in the zygote's root that every user may read by its permissions, but that no Landlock rule covers.
 pub const WITNESS: &str = "/.witness";
 
-/// Consecutive uids of the host.
+/// A range of consecutive host uids.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
 pub struct UidRange {
     /// The first uid.
@@ -147,7 +146,7 @@ pub struct UidRange {
     pub count: u32,
 }
 
-/// One entry of the new root. Targets are absolute paths inside it. Missing parents are created.
+/// An entry of the new root. Targets are absolute paths inside it. Missing parents are created.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "entry", rename_all = "kebab-case")]
 pub enum RootEntry {
@@ -163,13 +162,13 @@ pub enum RootEntry {
         /// The contents of the file.
         contents: String,
     },
-    /// Certificates that programs trust, mode 0444: those of a file of the host, then others.
+    /// A bundle of trusted certificates, mode 0444: those of a host file, followed by others.
     Certificates {
         /// The path in the new root.
         target: PathBuf,
-        /// The host's file (PEM), if it has one.
+        /// The host's bundle (PEM), if the host has one.
         of_host: Option<PathBuf>,
-        /// The others (PEM).
+        /// The other certificates (PEM).
         others: String,
     },
     /// A symbolic link.
@@ -179,16 +178,16 @@ pub enum RootEntry {
         /// What it points at, as written into the link.
         points_at: PathBuf,
     },
-    /// A host file or directory, mounted at its path: nosuid, nodev.
+    /// A host file or directory, bind-mounted at its path with nosuid and nodev.
     Bind {
-        /// Host path. Symbolic links in it are followed if it is shown read-only.
+        /// The host path. Symbolic links in it are followed if the mount is read-only.
         source: PathBuf,
         /// The path in the new root.
         target: PathBuf,
-        /// Whether the guest may write to it.
+        /// Whether the guest may write to the mount.
         access: Access,
     },
-    /// One of the host's harmless devices (`null`, `zero`, `full`, `random`, `urandom`).
+    /// A harmless device of the host (`null`, `zero`, `full`, `random`, `urandom`).
     Device {
         /// The name under `/dev`.
         name: String,
@@ -201,7 +200,7 @@ pub enum RootEntry {
 }
 
 impl RootEntry {
-    /// The path of the entry in the new root.
+    /// Returns the path of the entry in the new root.
     pub fn target(&self) -> Cow<'_, Path> {
         match self {
             Self::Directory { target }
@@ -215,23 +214,23 @@ impl RootEntry {
     }
 }
 
-/// Access of a bind mount.
+/// The access mode of a bind mount.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Access {
     /// `MOUNT_ATTR_RDONLY`.
     ReadOnly,
-    /// Writable. A policy must ask for it explicitly.
+    /// Writable. A policy must request it explicitly.
     ReadWrite,
 }
 
 /// Landlock rules (Documentation/userspace-api/landlock.rst).
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
 pub struct LandlockRules {
-    /// The ABI to use, as the kernel reported it to the probe. The ruleset handles every right that this
-    /// ABI knows.
+    /// The ABI version to use, as the kernel reported it to the probe. The ruleset handles every access right that this
+    /// ABI defines.
     pub abi: u32,
-    /// The access that is allowed beneath each path. Everything else is refused.
+    /// The access allowed beneath each path. All other access is refused.
     pub paths: Vec<PathRule>,
 }
 
@@ -240,11 +239,11 @@ pub struct LandlockRules {
 pub struct PathRule {
     /// A path that exists in the new root when the ruleset is built.
     pub path: PathBuf,
-    /// The access allowed there.
+    /// The access allowed beneath the path.
     pub allow: PathAccess,
 }
 
-/// The kinds of access that a plan grants.
+/// A set of access rights that a plan grants.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PathAccess {
@@ -262,45 +261,45 @@ pub enum PathAccess {
     ReadWriteExecute,
 }
 
-/// What each worker applies to itself between the fork and its first cell.
+/// The jail that each worker enters between the fork and its first cell.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
 pub struct WorkerJail {
     /// Private tmpfs mounts. Empty without namespaces.
     pub tmpfs: Vec<Tmpfs>,
     /// Whether the worker mounts its own `/proc` (read-only, `subset=pid`).
     pub proc: ProcMount,
-    /// Its own pseudoterminals. `None` without namespaces.
+    /// The worker's private pseudoterminals. `None` without namespaces.
     pub ptys: Option<Ptys>,
-    /// Sockets that are made in a network namespace with a loopback interface, for another process to serve. The
-    /// worker keeps none.
+    /// Sockets to create in the worker's network namespace for another process to serve. The worker itself keeps none.
+    /// Requires a loopback interface.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sockets: Vec<NetworkSocket>,
-    /// The addresses of other hosts that this interface has too, for those sockets.
+    /// Addresses of other hosts to assign to the loopback interface as well, for those sockets.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub addresses: Vec<Ipv4Addr>,
-    /// Resource limits, soft and hard alike (getrlimit(2)).
+    /// Resource limits; soft and hard limit are equal (getrlimit(2)).
     pub rlimits: Vec<Rlimit>,
-    /// What holds the memory of one process.
+    /// The mechanism that bounds the memory of one process.
     pub memory: ProcessMemory,
-    /// What `RLIMIT_NPROC` adds to the number of tasks of the whole machine at the fork, if the kernel
-    /// counts everything that the user runs. It bounds a fork bomb until the supervisor ends it.
+    /// The headroom of `RLIMIT_NPROC` above the number of tasks of the whole machine at the fork, if the kernel counts
+    /// all processes of the user together. It bounds a fork bomb until the supervisor ends it.
     pub process_headroom: Option<u64>,
     /// The number of processors to pin the worker to, if no cpu cgroup caps its share.
     pub pin_to_cores: Option<u32>,
-    /// The narrow filters, loaded last. They take away the calls that the jail itself needed.
+    /// The narrow filters, loaded last. They forbid the calls that the jail itself needed.
     pub filters: Vec<BpfProgram>,
-    /// The directory in which guest code starts.
+    /// The initial directory of guest code.
     pub cwd: PathBuf,
 }
 
 impl WorkerJail {
-    /// The directories that the guest can write to, work directory first.
+    /// Returns the directories that the guest can write to, the work directory first.
     pub fn writable_directories(&self) -> impl Iterator<Item = &Path> {
         let others = self.tmpfs.iter().map(|tmpfs| tmpfs.target.as_path());
         std::iter::once(self.cwd.as_path()).chain(others.filter(|target| *target != self.cwd))
     }
 
-    /// The resource limits of a worker whose limit on processor time applies to `cpu`.
+    /// Returns the resource limits of a worker whose CPU limit has the scope `cpu`.
     pub fn rlimits_in_force(&self, cpu: CpuBudgetScope) -> impl Iterator<Item = &Rlimit> {
         self.rlimits.iter().filter(move |limit| {
             cpu == CpuBudgetScope::Life || limit.resource != RlimitResource::Cpu
@@ -308,26 +307,26 @@ impl WorkerJail {
     }
 }
 
-/// Whether a worker sees processes.
+/// Whether a worker has a `/proc`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ProcMount {
-    /// Its own `/proc`, which shows only its own processes.
+    /// A procfs of the worker's pid namespace, which shows only its own processes.
     Own,
     /// No `/proc` at all.
     Absent,
 }
 
-/// A private instance of devpts: nosuid, noexec. The path is a `RootEntry::WorkerMountPoint` in the zygote's root.
+/// A private devpts instance: nosuid, noexec. Its path is a `RootEntry::WorkerMountPoint` in the zygote's root.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
 pub struct Ptys {
     /// The path in the new root.
     pub target: PathBuf,
-    /// The most pseudoterminals at a time.
+    /// The maximum number of pseudoterminals at a time.
     pub most: u32,
 }
 
-/// A private tmpfs (tmpfs(5)): nosuid, nodev, and noexec unless the plan says otherwise.
+/// A private tmpfs (tmpfs(5)): nosuid, nodev, and noexec unless `programs` allows execution.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
 pub struct Tmpfs {
     /// The path of a `RootEntry::WorkerMountPoint` in the zygote's root.
@@ -336,23 +335,23 @@ pub struct Tmpfs {
     pub size: u64,
     /// Inode quota.
     pub inodes: u64,
-    /// Whether files in it can be run.
+    /// Whether files in it can be executed.
     #[serde(default, skip_serializing_if = "Programs::are_refused")]
     pub programs: Programs,
-    /// What the zygote's root has beneath the target. The tmpfs would hide it, so each worker puts it
-    /// back, into its own tmpfs.
+    /// The entries of the zygote's root beneath the target. The tmpfs would hide them, so each worker moves them into
+    /// its own tmpfs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shows: Vec<Shown>,
 }
 
-/// Whether files of a file system can be run and mapped as code.
+/// Whether files of a file system can be executed or mapped as code.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Programs {
     /// `noexec`.
     #[default]
     Refused,
-    /// They can. A policy must ask for it explicitly.
+    /// Files can be executed. A policy must request it explicitly.
     Run,
 }
 
@@ -372,9 +371,8 @@ pub enum Shown {
     Tree {
         /// The path in the new root.
         target: PathBuf,
-        /// Whether the guest may write to it. Landlock adds up the rights that it grants on the way, and
-        /// grants all of them on the tmpfs. Only this mount keeps the guest from writing to a tree in
-        /// it.
+        /// Whether the guest may write to it. Landlock adds up the rights granted along a path, and grants all rights
+        /// on the tmpfs. Only this mount's flags keep the guest from writing to a tree in it.
         access: Access,
     },
     /// A symbolic link.

@@ -1,8 +1,7 @@
-//! Replaces a pid namespace at level `landlock`: a process that adopts the orphans of the processes
-//! below it and ends them all.
+//! Replaces a pid namespace at level `landlock`: a process that adopts orphaned descendants and ends all of them.
 //!
-//! The zygote's watcher is a reaper, for the zygote and all of its workers. Below it, each worker
-//! has a reaper of its own. No guest code runs in either.
+//! The zygote's watcher is a reaper for the zygote and all of its workers. Below it, each worker has its own reaper.
+//! Neither runs guest code.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -19,22 +18,22 @@ use super::{landlock, tree};
 use crate::sys;
 use crate::sys::process::Exit;
 
-/// How a reaper finds all processes below it.
+/// The method by which a reaper finds all processes below it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Reach {
-    /// They are all in the reaper's own Landlock scope, and nothing else is. One kill(2) of every
-    /// process that the reaper may signal ends all of them at one moment, even while they fork.
+    /// The reaper's Landlock scope contains exactly these processes. One kill(2) of every process that the reaper may
+    /// signal ends all of them at once, even while they fork.
     Scope,
-    /// They are all in the process group that the child made. The guest's filter lets no process
-    /// leave the group, so one kill(2) of the group also ends all of them.
+    /// The process group of the reaper's child contains all of them. The guest's filter lets no process leave the
+    /// group, so one kill(2) of the group also ends all of them.
     Group,
-    /// The reaper walks down the process tree, because there are several groups.
+    /// The reaper walks the process tree, because there are several groups.
     Tree,
 }
 
 impl Reach {
-    /// Makes the caller a reaper of every process that it forks from now on. Needs `no_new_privs`.
-    /// Returns `otherwise` on a kernel that cannot scope signals.
+    /// Makes the caller a reaper of every process that it forks from now on. Requires `no_new_privs`. Returns
+    /// `otherwise` on a kernel that cannot scope signals.
     pub fn establish(jail: &ZygoteJail, otherwise: Self) -> Result<Self, Failure> {
         nix::sys::prctl::set_child_subreaper(true).in_step(Step::AdoptOrphans)?;
         match &jail.landlock {
@@ -50,25 +49,25 @@ impl Reach {
 /// A process that has become a reaper.
 pub struct Reaper {
     reach: Reach,
-    /// The reaper's child, and a handle on it, because it may have been reaped.
+    /// The reaper's child, and its pidfd, because the pid may have been reaped.
     main: Pid,
     handle: OwnedFd,
     children: SignalFd,
 }
 
-/// Why the reaper must end the remaining processes.
+/// The reason why the reaper must end the remaining processes.
 pub enum EndReason {
     /// The reaper's child has ended.
     Ended(Exit),
-    /// The holder of a tie's other end is gone, or asked for the end. Holds the index of the tie.
+    /// The peer that holds the other end of a tie is gone or requested the end. Contains the index of the tie.
     HolderGone(usize),
 }
 
-/// How long the reaper waits for a killed process before it looks for it again, milliseconds.
+/// How long the reaper waits for killed processes before it looks for more, milliseconds.
 const PATIENCE_MS: u16 = 10;
 
 impl Reaper {
-    /// Continues as a reaper, after the process forked its child.
+    /// Turns this process into the reaper of its child `main`.
     pub fn new(reach: Reach, main: Pid) -> Result<Self, Errno> {
         // Block all signals: the interpreter's handlers must not run here.
         sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::all()), None)?;
@@ -83,12 +82,12 @@ impl Reaper {
         })
     }
 
-    /// A handle on the child.
+    /// Returns the pidfd of the child.
     pub fn handle(&self) -> &OwnedFd {
         &self.handle
     }
 
-    /// Reaps until the child has ended, or one of `ties` is readable or hung up.
+    /// Reaps descendants until the child has ended, or one of `ties` is readable or hung up.
     pub fn watch(&self, ties: &[BorrowedFd]) -> Result<EndReason, Errno> {
         loop {
             while self.children.read_signal()?.is_some() {}
@@ -110,8 +109,7 @@ impl Reaper {
         }
     }
 
-    /// Kills and reaps until no process is left. Returns how the child ended, if it had not been
-    /// reaped before.
+    /// Kills and reaps until no process is left. Returns how the child ended, unless it was reaped before.
     pub fn end_all(&self, proc: BorrowedFd) -> Result<Option<Exit>, Errno> {
         let mut end = None;
         loop {
@@ -134,16 +132,15 @@ impl Reaper {
         }
     }
 
-    /// Kills the processes below. It ignores errors: each means that there is no such process.
+    /// Kills the processes below. Errors are ignored: each means that there is no such process.
     fn kill(&self, proc: BorrowedFd) {
-        // The child first, so that it forks nothing while the others are ended, and in case it had
-        // not made its group yet.
+        // The child first, so that it forks nothing while the others are killed, and in case it has not created its
+        // group yet.
         _ = sys::pidfd::signal(self.handle.as_fd(), Signal::SIGKILL);
         match self.reach {
             Reach::Scope => _ = kill(Pid::from_raw(-1), Signal::SIGKILL),
-            // A process group keeps its number as long as it has a process, even one that was not
-            // reaped yet. Only this process reaps, and it has a child, so the number is still the
-            // worker's.
+            // A process group keeps its number as long as it has a process, including a zombie. Only this process
+            // reaps, and it has a child, so the number still refers to the worker's group.
             Reach::Group => _ = kill(Pid::from_raw(-self.main.as_raw()), Signal::SIGKILL),
             Reach::Tree => tree::kill_beneath(proc, &[]),
         }

@@ -1,4 +1,4 @@
-//! The sandbox's root: a tmpfs with read-only views of the host at their own paths.
+//! Builds the sandbox's root: a tmpfs with read-only bind mounts of host paths.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -20,20 +20,20 @@ use super::program::{
 };
 use crate::sys::mount as mounts;
 
-/// Where the new root is built before it becomes `/`: a directory that every Linux system has.
+/// The directory on which the new root is built before it becomes `/`. Every Linux system has it.
 const STAGE: &str = "/proc";
-/// No file of the mount is set-user-ID or a device.
+/// Mount flags: set-user-ID bits and device nodes are not honoured.
 const NO_PRIVILEGE: MsFlags = MsFlags::MS_NOSUID.union(MsFlags::MS_NODEV);
-/// No file of the mount is a program either.
+/// Mount flags: additionally, no file can be executed.
 const NO_PROGRAMS: MsFlags = NO_PRIVILEGE.union(MsFlags::MS_NOEXEC);
 
-/// What the root shows of the host, opened while the process may still open it.
+/// The parts of the host that the root shows, opened while the process still has permission to.
 pub struct FromHost {
     trees: Vec<Tree>,
     certificates: Vec<u8>,
 }
 
-/// A host tree, held by descriptor, for one place of the new root.
+/// A host tree, held by descriptor, with its target in the new root.
 struct Tree {
     mount: OwnedFd,
     target: PathBuf,
@@ -46,15 +46,15 @@ enum TreeKind {
     File,
 }
 
-/// Opens every host tree that the root shows, with its mount attributes already set, and reads the host's
-/// certificates.
+/// Opens every host tree that the root shows, with its mount attributes already set, and reads the host's certificates.
 ///
-/// A root launcher does this before it gives up its uid, because only root may traverse, for example, a
-/// home directory that holds the interpreter. An ordinary user does it after entering the user namespace,
-/// because only there may it mount.
+/// A root launcher does this before it drops its uid, because only root may traverse, for example, a home directory
+/// that holds the interpreter. An ordinary user does it after entering the user namespace, because only there may it
+/// mount.
 ///
-/// With `owners`, what a guest writes to a writable tree belongs to the tree's owner, and what the owner
-/// has there is the guest's. A file system without id-mapped mounts shows its own owners.
+/// With `owners`, writable trees are id-mapped: files that a guest writes belong to the tree's owner on the host, and
+/// the guest sees the owner's files as its own. On a file system without id-mapped mounts the tree keeps its real
+/// owners.
 pub fn open_host(entries: &[RootEntry], owners: Option<&Owners>) -> io::Result<FromHost> {
     let mut trees = Vec::new();
     let mut certificates = Vec::new();
@@ -67,8 +67,8 @@ pub fn open_host(entries: &[RootEntry], owners: Option<&Owners>) -> io::Result<F
             } => (source.clone(), target, *access),
             RootEntry::Device { name } => {
                 let device = Path::new("/dev").join(name);
-                // A guest can still write to a device that is mounted read-only. It can no longer set the
-                // times of the host's inode, which every tenant sees.
+                // A guest can still write to a device that is mounted read-only, but it cannot change the times of the
+                // host's inode, which every tenant sees.
                 let mount = mounts::clone_tree(&device)?;
                 trees.push(Tree::new(mount, &device, mounts::MOUNT_ATTR_RDONLY)?);
                 continue;
@@ -84,7 +84,8 @@ pub fn open_host(entries: &[RootEntry], owners: Option<&Owners>) -> io::Result<F
         };
         let (mount, read_only) = match access {
             Access::ReadOnly => (mounts::clone_tree(&source)?, mounts::MOUNT_ATTR_RDONLY),
-            // Guests of an earlier session may write above it, by another tree.
+            // No symbolic links: guests of an earlier session may be able to write above this path, through another
+            // tree.
             Access::ReadWrite => (
                 mounts::clone_tree_without_links(&source)?,
                 mounts::MOUNT_ATTR_NOEXEC,
@@ -93,7 +94,7 @@ pub fn open_host(entries: &[RootEntry], owners: Option<&Owners>) -> io::Result<F
         let tree = Tree::new(mount, target, read_only | mounts::MOUNT_ATTR_NODEV)?;
         if let (Access::ReadWrite, Some(owners)) = (access, owners) {
             let map = owners.map(&tree.mount)?;
-            // overlayfs has no such mounts, and Linux before 5.12 has none at all.
+            // overlayfs does not support id-mapped mounts, and neither does Linux before 5.12.
             match mounts::map_owners(&tree.mount, map) {
                 Err(Errno::EINVAL | Errno::EPERM | Errno::EOPNOTSUPP) | Ok(()) => {}
                 Err(errno) => return Err(errno.into()),
@@ -127,7 +128,7 @@ impl TreeKind {
     }
 }
 
-/// Cuts the mount namespace off from the host's: mounts made in either do not appear in the other.
+/// Detaches the mount namespace from the host's: mounts made in either do not propagate to the other.
 pub fn make_private() -> Result<(), Errno> {
     mount(
         None::<&str>,
@@ -138,10 +139,10 @@ pub fn make_private() -> Result<(), Errno> {
     )
 }
 
-/// A procfs of this pid namespace that is mounted nowhere.
+/// Creates a procfs of this pid namespace without mounting it anywhere.
 ///
-/// It must be created before the process leaves the old root: the kernel grants a new procfs only to a
-/// mount namespace that still shows a complete one.
+/// The caller must do this before it leaves the old root: the kernel grants a new procfs only to a mount namespace in
+/// which a complete one is visible.
 pub fn detached_proc() -> Result<OwnedFd, Errno> {
     mounts::detached_filesystem(
         c"proc",
@@ -149,7 +150,7 @@ pub fn detached_proc() -> Result<OwnedFd, Errno> {
     )
 }
 
-/// Builds the new root on a tmpfs and makes it this process's `/`. The host's root is gone afterwards.
+/// Builds the new root on a tmpfs and makes it this process's `/`. Afterwards the host's root is unreachable.
 pub fn build_and_enter(jail: &ZygoteJail, host: FromHost) -> Result<(), Failure> {
     let own_proc = match jail.worker.proc {
         ProcMount::Own => Some(detached_proc().in_step(Step::MountProc)?),
@@ -165,7 +166,7 @@ pub fn build_and_enter(jail: &ZygoteJail, host: FromHost) -> Result<(), Failure>
         Some(options),
     )
     .in_step(Step::BuildRoot)?;
-    // Workers have other uids than the entries, and may read them even if the caller's umask hides its files.
+    // A fixed umask: workers have other uids than the owner of these files, and the caller's umask could hide them.
     let callers = umask(Mode::from_bits_truncate(0o022));
     let filled = fill(stage, jail, host);
     umask(callers);
@@ -174,7 +175,7 @@ pub fn build_and_enter(jail: &ZygoteJail, host: FromHost) -> Result<(), Failure>
         mounts::attach(&proc, &beneath(stage, Path::new("/proc"))).in_step(Step::MountProc)?;
     }
     chdir(stage).in_step(Step::PivotRoot)?;
-    // The old root ends up on top of the new one, where the detach finds it.
+    // The old root ends up stacked on top of the new one, where MNT_DETACH finds it.
     pivot_root(".", ".").in_step(Step::PivotRoot)?;
     umount2(".", MntFlags::MNT_DETACH).in_step(Step::PivotRoot)?;
     chdir("/").in_step(Step::PivotRoot)?;
@@ -217,8 +218,8 @@ fn machine_files(jail: &ZygoteJail) -> Vec<RootEntry> {
     files
 }
 
-/// Mounts a worker's own file systems over the zygote's mount points. Mounts of the zygote beneath a tmpfs
-/// move into it.
+/// Mounts a worker's private file systems over the mount points in the zygote's root. Zygote mounts beneath a tmpfs are
+/// moved into it.
 pub fn mount_private(worker: &WorkerJail) -> Result<(), Failure> {
     mount_directories(&worker.tmpfs)?;
     if worker.proc == ProcMount::Own {
@@ -227,10 +228,10 @@ pub fn mount_private(worker: &WorkerJail) -> Result<(), Failure> {
     worker.ptys.as_ref().map_or(Ok(()), mount_ptys)
 }
 
-/// Mounts directories of their own for a worker, or for packages while the zygote preloads them.
+/// Mounts private tmpfs instances, for a worker or for modules that the zygote preloads.
 pub fn mount_directories(tmpfs: &[Tmpfs]) -> Result<(), Failure> {
     for one in tmpfs {
-        // Once the tmpfs is mounted, their paths lead into it.
+        // Once the tmpfs is mounted, these paths resolve inside it.
         let shown = hold(&one.shows).in_step(Step::ShowTrees)?;
         let options = format!("mode=0700,size={},nr_inodes={}", one.size, one.inodes);
         let flags = match one.programs {
@@ -250,9 +251,9 @@ pub fn mount_directories(tmpfs: &[Tmpfs]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Mounts a worker's own proc. `subset=pid` leaves out everything that describes the machine and not a process
-/// (proc(5), Linux 5.8): kallsyms, interrupts, keys. The sandbox's own [`PROC_FILES`] come first, because they are
-/// mounted on entries that then cannot be looked up any more. A mount point stays.
+/// Mounts the worker's `/proc`. `subset=pid` hides everything that describes the machine and not a process (proc(5),
+/// Linux 5.8), such as kallsyms, interrupts and keys. [`PROC_FILES`] are mounted before the remount with `subset=pid`,
+/// because their mount points cannot be looked up afterwards. Existing mounts stay.
 fn mount_proc() -> Result<(), Failure> {
     let flags = NO_PROGRAMS | MsFlags::MS_RDONLY;
     let (proc, subset) = (Some("proc"), Some("subset=pid"));
@@ -261,7 +262,7 @@ fn mount_proc() -> Result<(), Failure> {
     mount(proc, "/proc", proc, flags | MsFlags::MS_REMOUNT, subset).in_step(Step::HideMachine)
 }
 
-/// Mounts the sandbox's own [`PROC_FILES`] over those of `/proc`.
+/// Bind-mounts the sandbox's [`PROC_FILES`] over the kernel's.
 pub fn mount_proc_files() -> Result<(), Failure> {
     for (source, target) in PROC_FILES {
         mount(
@@ -276,7 +277,7 @@ pub fn mount_proc_files() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Mounts a worker's own pseudoterminals. Every mount of devpts is an instance of its own (Linux 4.7).
+/// Mounts the worker's pseudoterminals. Every mount of devpts is a separate instance (Linux 4.7).
 fn mount_ptys(ptys: &Ptys) -> Result<(), Failure> {
     let options = format!("ptmxmode=0666,max={}", ptys.most);
     mount(
@@ -289,7 +290,7 @@ fn mount_ptys(ptys: &Ptys) -> Result<(), Failure> {
     .in_step(Step::WorkerPtys)
 }
 
-/// An entry for a tmpfs to show, held open while its path is hidden.
+/// An entry for a tmpfs to show, held while its path is hidden.
 enum Held<'a> {
     Tree(OwnedFd, &'a Path),
     Symlink(&'a Path, &'a Path),
@@ -337,7 +338,7 @@ fn make_entry(stage: &Path, entry: &RootEntry, certificates: &[u8]) -> io::Resul
     }
 }
 
-/// Creates a mount point for a tree. One beneath an earlier, read-only tree exists there already.
+/// Creates a mount point for a tree. Does nothing if it exists, as it does beneath an earlier, read-only tree.
 fn make_mount_point(path: &Path, kind: TreeKind) -> io::Result<()> {
     match kind {
         _ if path.try_exists()? => Ok(()),
@@ -352,7 +353,8 @@ fn make_file(path: &Path, mode: u32, contents: &[u8]) -> io::Result<()> {
     in_its_directory(path, || options.open(path))?.write_all(contents)
 }
 
-/// Makes an entry, and before that the directories of its path if they are missing. Most are there already.
+/// Runs `make`, which creates an entry at `path`. If a parent directory is missing, creates the parents and retries.
+/// Most parents exist already.
 fn in_its_directory<T>(path: &Path, make: impl Fn() -> io::Result<T>) -> io::Result<T> {
     match make() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {

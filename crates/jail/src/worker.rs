@@ -1,4 +1,4 @@
-//! The worker's jail. Each worker enters it once, between the fork and its first cell.
+//! Enters a worker's jail: once per worker, between the fork and its first cell.
 
 use std::os::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd};
 
@@ -20,13 +20,13 @@ use super::{
 use crate::sys;
 use crate::sys::process::{Dumpable, ForkedChild, Held};
 
-/// What the supervisor sends with a request for a worker.
+/// The descriptors that the supervisor sends with a request for a worker.
 pub struct WorkerFds {
     /// Standard input, output and error of the guest.
     pub stdio: [OwnedFd; 3],
     /// The worker's end of the data socket.
     pub data: OwnedFd,
-    /// Open files of the cgroups to join.
+    /// Open `tasks` or `cgroup.procs` files of the cgroups to join.
     pub cgroup: Vec<OwnedFd>,
 }
 
@@ -37,19 +37,19 @@ pub struct ForkParams {
     pub first_core: usize,
     /// The zygote's private writable memory, bytes.
     pub zygote_bytes: u64,
-    /// What the limit on processor time applies to.
+    /// The scope of the CPU limit.
     pub cpu: CpuBudgetScope,
-    /// The signal mask of an ordinary process, for a zygote that has a mask of its own.
+    /// The signal mask of an ordinary process, because the zygote has its own mask.
     pub mask: SigSet,
-    /// The host uid to take, if the worker does not keep the zygote's.
+    /// The host uid to switch to, unless the worker keeps the zygote's.
     pub uid: Option<u32>,
 }
 
 /// Puts a just-forked worker into its jail and reports the result to the supervisor.
 ///
-/// `network` is an empty network namespace that the zygote lends, unless the worker makes its own or the jail
-/// has no namespaces. On success the process has only its streams and its data socket. It may run guest code as soon as the supervisor, which
-/// first checks it from outside, sends some.
+/// `network` is an empty network namespace lent by the zygote. It is `None` if the worker makes its own namespace or
+/// the jail has none. On success the process has only its standard streams and its data socket. The supervisor then
+/// checks the worker from outside, and only then sends code.
 pub fn enter(
     child: ForkedChild,
     jail: &ZygoteJail,
@@ -68,12 +68,12 @@ pub fn enter(
     let result = match held.in_step(Step::CloseDescriptors) {
         Ok(held) => {
             let closed = place(held, network)
-                .and_then(|tools| close_in(jail, &tools, fork_params, &mut stopwatch));
+                .and_then(|tools| apply_layers(jail, &tools, fork_params, &mut stopwatch));
             let reported = report(closed.map(|()| stopwatch.timing()), &[]);
             reported.in_step(Step::Report).and(closed)
         }
         Err(failure) => {
-            // No descriptor has moved yet. If this fails, there is no one to report to.
+            // No descriptor has been moved yet. If this send fails, no peer is left to report to.
             _ = report_on(fds.data.as_fd(), Err(failure), &[]);
             Err(failure)
         }
@@ -82,10 +82,11 @@ pub fn enter(
     result
 }
 
-/// First of all steps: from here on the control socket and the other workers' descriptors are closed.
+/// Moves the kept descriptors to their numbers and closes all others. This is the first step: it closes the control
+/// socket and the other workers' descriptors.
 fn place(held: Held, network: Option<BorrowedFd>) -> Result<Tools, Failure> {
     let mut placed = held.place().in_step(Step::CloseDescriptors)?.into_iter();
-    // The standard streams belong to the process.
+    // The standard streams belong to the process and stay open.
     placed.by_ref().take(3).for_each(|fd| _ = fd.into_raw_fd());
     Ok(Tools {
         proc: placed
@@ -97,15 +98,15 @@ fn place(held: Held, network: Option<BorrowedFd>) -> Result<Tools, Failure> {
     })
 }
 
-/// What the jail's steps need. It is closed before guest code runs.
+/// The descriptors that the steps of the jail need. They are closed before guest code runs.
 struct Tools {
     proc: OwnedFd,
     network: Option<OwnedFd>,
     cgroup: Vec<OwnedFd>,
 }
 
-/// The order of the jail. The comment on each line gives the reason for its place.
-fn close_in(
+/// Applies all layers of the jail. The comment on each step gives the reason for its position.
+fn apply_layers(
     jail: &ZygoteJail,
     tools: &Tools,
     fork_params: ForkParams,
@@ -121,37 +122,36 @@ fn close_in(
         identity::become_worker(uid).in_step(Step::WorkerUid)?;
     }
     if jail.namespaces.is_some() {
-        // After the worker joined its cgroup, which becomes the root of the cgroup namespace.
+        // After joining the cgroup, which becomes the root of the cgroup namespace.
         namespaces::unshare_worker().in_step(Step::UnshareWorker)?;
     }
-    // Before the guest's user namespace, which has no privilege over the network namespace.
+    // Before the guest's user namespace, which has no privileges over the network namespace.
     let sockets = enter_network(jail, tools)?;
     stopwatch.end_of(Part::Namespaces);
-    // Before Landlock, which forbids every mount. Before the guest's user namespace, which has no privilege
-    // over this pid namespace and could not mount its /proc.
+    // Before Landlock, which forbids every mount, and before the guest's user namespace, which has no privileges over
+    // this pid namespace and could not mount its /proc.
     root::mount_private(plan)?;
-    // Before guest code could replace the directories that the paths name.
+    // Before guest code could replace the directories at these paths.
     let mut handles = open_directories(jail, sockets).in_step(Step::OpenHandles)?;
     stopwatch.end_of(Part::Mounts);
     set_limits(plan, fork_params)?;
     stopwatch.end_of(Part::Limits);
     mask_signals(fork_params.mask).in_step(Step::SignalMask)?;
-    // Leaves the zygote's session and its terminal, if it had one.
+    // Leave the zygote's session, and with it any controlling terminal.
     setsid().in_step(Step::Session)?;
     chdir(&plan.cwd).in_step(Step::WorkDirectory)?;
     let outside = identity::current();
     if jail.namespaces.is_some() {
-        // After the mounts. From here tenants do not share RLIMIT_NPROC, keys and similar per-user counts.
+        // After the mounts. From here on tenants do not share RLIMIT_NPROC, keys and other per-user counts.
         namespaces::unshare_user().in_step(Step::UserNamespace)?;
     }
-    // The zygote cleared dumpable, and a new user namespace clears it again. Otherwise root would own the
-    // files of /proc/self: the worker could not write its id maps, and the supervisor could not check the
-    // worker.
+    // The zygote cleared the dumpable flag, and a new user namespace clears it again. Without it root owns the files of
+    // /proc/self: the worker could not write its id maps, and the supervisor could not check the worker.
     sys::process::set_dumpable(Dumpable::Yes).in_step(Step::Dumpable)?;
     if jail.namespaces.is_some() {
         identity::map(tools.proc.as_fd(), outside, jail.identity.inside).in_step(Step::MapIds)?;
     }
-    // After the user namespace, or usage of the zygote and of the other tenants would count too.
+    // After the user namespace: before it, the usage of the zygote and of other tenants would count too.
     limits::set_counted(&plan.rlimits).in_step(Step::ProcessLimit)?;
     if let Some(headroom) = plan.process_headroom {
         limits::set_processes_beyond(tools.proc.as_fd(), headroom).in_step(Step::ProcessLimit)?;
@@ -166,10 +166,10 @@ fn close_in(
         self_check::root()?;
     }
     stopwatch.end_of(Part::Landlock);
-    // After the id maps and the mounts, which needed the capabilities.
+    // After the id maps and the mounts, which need the capabilities.
     match jail.namespaces {
         Some(_) => capabilities::drop_all(),
-        // Root's zygote has emptied the bounding set. No other user may, without a user namespace.
+        // A root launcher's zygote has emptied the bounding set. Another user may not do that without a user namespace.
         None => capabilities::drop_own(),
     }
     .in_step(Step::Capabilities)?;
@@ -177,7 +177,7 @@ fn close_in(
     // After the last change of credentials, which clears this setting.
     nix::sys::prctl::set_pdeathsig(Signal::SIGKILL).in_step(Step::DeathSignal)?;
     stopwatch.end_of(Part::Capabilities);
-    // Last: the filter takes away the calls that the lines above needed.
+    // Last: the filter forbids calls that the steps above needed.
     handles.extend(load(&plan.filters).in_step(Step::WorkerFilter)?);
     self_check::filters()?;
     hand_over(handles).in_step(Step::Report)?;
@@ -186,9 +186,9 @@ fn close_in(
     Ok(())
 }
 
-/// Sets the mask of an ordinary process, but for interrupts: the supervisor may send one for the first cell long before
-/// that begins here, and CPython drops the signals that come before its hook for the fork has run. The guest's side of the worker
-/// unblocks them.
+/// Sets the signal mask of an ordinary process, plus SIGINT. The supervisor may send an interrupt for the first cell
+/// long before the cell begins here, and CPython drops signals that arrive before its after-fork hook has run. The
+/// worker's Python code unblocks SIGINT.
 fn mask_signals(mut ordinary: SigSet) -> Result<(), Errno> {
     ordinary.add(Signal::SIGINT);
     sigprocmask(SigmaskHow::SIG_SETMASK, Some(&ordinary), None)
@@ -200,13 +200,13 @@ fn set_limits(plan: &WorkerJail, fork_params: ForkParams) -> Result<(), Failure>
         limits::set_data(fork_params.zygote_bytes, allowance).in_step(Step::Rlimits)?;
     }
     match plan.pin_to_cores {
-        // Before the filter, which takes the call away.
+        // Before the filter, which forbids the call.
         Some(cores) => limits::pin(cores, fork_params.first_core).in_step(Step::PinProcessors),
         None => Ok(()),
     }
 }
 
-/// Returns the sockets that the plan has in the worker's own network.
+/// Enters the worker's network namespace. Returns the sockets that the plan places in a namespace of the worker's own.
 fn enter_network(jail: &ZygoteJail, tools: &Tools) -> Result<Vec<OwnedFd>, Failure> {
     match jail.namespaces.map(|own| own.network) {
         None => Ok(Vec::new()),
@@ -224,8 +224,9 @@ fn load(filters: &[BpfProgram]) -> Result<Option<OwnedFd>, Errno> {
     for filter in filters {
         match sys::seccomp::load_with_listener(filter) {
             Ok(own) => listener = Some(own),
-            // A container manager listens to a filter of its own. The kernel answers calls that would be asked
-            // about with `ENOSYS`.
+            // A container manager already listens to one of its own filters, and the kernel allows one listener per
+            // process. Without a listener the kernel answers `SECCOMP_RET_USER_NOTIF` with `ENOSYS`, so these
+            // verdicts are replaced.
             Err(Errno::EBUSY) => sys::seccomp::load(&unheard(filter))?,
             Err(errno) => return Err(errno),
         }
@@ -233,9 +234,9 @@ fn load(filters: &[BpfProgram]) -> Result<Option<OwnedFd>, Errno> {
     Ok(listener)
 }
 
-/// Sends the supervisor the directories, the sockets and the filter's listener, in one message, because each message
-/// wakes it. Like all tools, they are closed here, before the last report, after which the supervisor checks
-/// the open descriptors.
+/// Sends the supervisor the directories, the sockets and the filter's listener. They go in one message, because each
+/// message wakes the supervisor. They are closed here, before the last report, because the supervisor checks the open
+/// descriptors after that report.
 fn hand_over(handles: Vec<OwnedFd>) -> Result<(), Errno> {
     let borrowed: Vec<BorrowedFd> = handles.iter().map(AsFd::as_fd).collect();
     report(Ok(Timing::default()), &borrowed)?;
@@ -243,8 +244,9 @@ fn hand_over(handles: Vec<OwnedFd>) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Opens each directory that the guest can write to, while they are certain to be the empty directories just
-/// mounted. The supervisor measures them, and later reads them, through these handles. Behind them it gets the sockets.
+/// Opens each directory that the guest can write to, while the paths are certain to name the empty directories just
+/// mounted. The supervisor measures the directories, and later reads them, through these handles. Returns the handles,
+/// followed by `sockets`.
 fn open_directories(jail: &ZygoteJail, sockets: Vec<OwnedFd>) -> Result<Vec<OwnedFd>, Errno> {
     let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
     let directories = jail.worker.writable_directories();

@@ -1,4 +1,4 @@
-//! The zygote's jail, entered once, before `site` is imported and modules are preloaded.
+//! Enters the zygote's jail, once, before the interpreter imports `site` and preloads modules.
 
 use std::io::Write;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -19,18 +19,18 @@ use crate::sys;
 use crate::sys::namespace_init::{InitStacks, Lives};
 use crate::sys::process::{Dumpable, Fork, SingleThreaded};
 
-/// What the zygote keeps of its jail for later workers.
+/// The parts of the zygote's jail that later workers need.
 pub struct Zygote {
-    /// A procfs that shows the zygote and its workers, mounted nowhere. It serves id maps and sizes.
+    /// A detached procfs that shows the zygote and its workers. Used for id maps and memory sizes.
     pub proc: OwnedFd,
-    /// The pages of the zygote, for `sys::eager_copy`. `None` in a zygote for one run.
+    /// The zygote's `/proc/self/pagemap`, for `sys::eager_copy`. `None` in a zygote for one run.
     pub pagemap: Option<OwnedFd>,
-    /// While it preloads, the mount namespace that it came from. `None` at level `landlock`.
+    /// The mount namespace to return to after preloading. `None` at level `landlock`.
     pub preload: Option<Preload>,
 }
 
 impl Zygote {
-    /// Returns to the mount namespace that workers start from, before the first of them.
+    /// Returns to the mount namespace that workers start from. Called before the first fork.
     pub fn leave_preload(&mut self) -> Result<(), Failure> {
         let Some(preload) = self.preload.take() else {
             return Ok(());
@@ -39,12 +39,15 @@ impl Zygote {
     }
 }
 
-/// Puts the calling process into the zygote's jail. Returns in the zygote only. The calling process
-/// waits for the zygote, and the zygote's init ends it when the supervisor goes.
+/// Puts the calling process into the zygote's jail.
 ///
-/// Each of `supervisor` can be read or is hung up once the supervisor has ended: the lifeline, a pipe whose other end it
-/// holds, and a handle on its process. A process that it has forked holds the pipe as well, and the supervisor that executes
-/// another program is no longer there although its process is.
+/// Returns in the zygote only. The calling process stays behind and waits for the zygote, and the zygote's init ends
+/// the zygote when the supervisor is gone.
+///
+/// Both descriptors of `supervisor` become readable or hang up once the supervisor has ended. The first is the
+/// lifeline, a pipe whose other end the supervisor holds; the second is the supervisor's pidfd. Neither alone is
+/// enough: a process forked by the supervisor keeps the pipe open, and a supervisor that calls execve(2) is gone
+/// although its process lives.
 pub fn enter(
     jail: &ZygoteJail,
     python: &PythonSetup,
@@ -53,11 +56,12 @@ pub fn enter(
     let Some(own) = jail.namespaces else {
         return shared_host::enter(jail, python.lifetime, &supervisor);
     };
-    // Leaves the caller's process group. A signal to that is for the supervisor, which ends its guests first.
+    // Leave the caller's process group: a signal to that group is meant for the supervisor, which ends its guests
+    // first.
     setpgid(Pid::from_raw(0), Pid::from_raw(0)).in_step(Step::Session)?;
     let early_proc = open_proc().in_step(Step::Prepare)?;
     let single = SingleThreaded::count(early_proc.as_fd()).in_step(Step::Prepare)?;
-    // Before the process stops being root: only root may traverse the paths of some trees.
+    // Before dropping root: only root may traverse the paths of some trees.
     let opened_as_root = match jail.identity.drop_to {
         Some(guest) => {
             let owners = Owners {
@@ -69,7 +73,7 @@ pub fn enter(
         }
         None => None,
     };
-    // While this process is root: only a child of root may map more than one id.
+    // While still root: only a child that is root may map more than one id.
     let mapper = match (jail.worker_uids(), jail.identity.drop_to) {
         (Some(workers), Some(zygote)) => {
             let inside = jail.identity.inside;
@@ -80,11 +84,10 @@ pub fn enter(
         }
         _ => None,
     };
-    // Before the user namespace, which then belongs to the unprivileged user. Otherwise root would own
-    // it.
+    // Before the user namespace, so that the unprivileged user owns it and not root.
     if let Some(ids) = jail.identity.drop_to {
         identity::drop_to(ids).in_step(Step::DropHostIds)?;
-        // After a uid change root owns /proc/self, and the process could not write its id maps.
+        // After a uid change root owns /proc/self, so the process could not write its own id maps.
         sys::process::set_dumpable(Dumpable::Yes).in_step(Step::DropHostIds)?;
     }
     let outside = identity::current();
@@ -96,10 +99,10 @@ pub fn enter(
                 .in_step(Step::MapIds)?;
         }
     }
-    // Only children are in the new pid namespace. From here on this is the zygote.
+    // Only children enter the new pid namespace. From here on this is the zygote.
     fork_zygote(&single, own.clock, early_proc, supervisor)?;
     root::make_private().in_step(Step::PrivateMounts)?;
-    // While the host's /proc is still visible: the kernel grants no new procfs without one.
+    // While the host's /proc is still visible: the kernel refuses a new procfs to a mount namespace without one.
     let proc = root::detached_proc().in_step(Step::MountProc)?;
     let host = match opened_as_root {
         Some(opened) => opened,
@@ -107,7 +110,7 @@ pub fn enter(
     };
     root::build_and_enter(jail, host)?;
     sethostname(&jail.hostname).in_step(Step::Hostname)?;
-    // Before the filter, as all that is mounted once.
+    // Before the filter, like all mounts that are made once.
     let preload = Preload::enter(&jail.worker, &python.preload, proc.as_fd())?;
     let zygote = finish(jail, python.lifetime, proc)?;
     Ok(Zygote {
@@ -116,10 +119,10 @@ pub fn enter(
     })
 }
 
-/// A child that stays root, to write the id maps of its parent's user namespace.
+/// A child that stays root and writes the id maps of its parent's user namespace.
 struct Mapper {
     pid: Pid,
-    /// The parent closes it to start the mapping, or when there will be nothing to map.
+    /// Closed by the parent to start the mapping, or to release the child if there will be nothing to map.
     go: Option<OwnedFd>,
 }
 
@@ -141,7 +144,7 @@ impl Mapper {
         }
     }
 
-    /// Lets the child write the maps, and waits for its end. Its exit status is the errno.
+    /// Lets the child write the maps and reaps it. Its exit status is the errno.
     fn map(mut self) -> Result<(), Errno> {
         match self.end()? {
             WaitStatus::Exited(_, 0) => Ok(()),
@@ -156,7 +159,7 @@ impl Mapper {
     }
 }
 
-/// If a step fails before there is something to map, the child must not stay behind.
+/// Reaps the child if a step failed before there was anything to map.
 impl Drop for Mapper {
     fn drop(&mut self) {
         if self.go.is_some() {
@@ -165,22 +168,22 @@ impl Drop for Mapper {
     }
 }
 
-/// The last steps, in the zygote itself.
+/// Runs the last steps, in the zygote itself.
 pub(super) fn finish(
     jail: &ZygoteJail,
     lifetime: Lifetime,
     proc: OwnedFd,
 ) -> Result<Zygote, Failure> {
-    // Each live worker costs the zygote four descriptors, and the number of a worker's data socket is
-    // above the soft limit of some shells.
+    // Each live worker costs the zygote four descriptors, and the number of a worker's data socket exceeds the soft
+    // limit of some shells.
     limits::raise_open_files().in_step(Step::Rlimits)?;
     // Before the filter, and before the first worker, which inherits the priority.
     scheduling::drop_priority().in_step(Step::DropPriority)?;
-    // Before the filter: without it, only a privileged process may load one.
+    // Before the filter: without no_new_privs only a privileged process may load one.
     nix::sys::prctl::set_no_new_privs().in_step(Step::NoNewPrivs)?;
-    // Guests see them as those of their init.
+    // Guests see the zygote's arguments as those of their init, which shares its memory.
     sys::process::hide_arguments(proc.as_fd()).in_step(Step::HideArguments)?;
-    // While the kernel lets this process open it.
+    // While the process is still dumpable, which the kernel requires for opening the file.
     let pagemap = match lifetime {
         Lifetime::ManyRuns => sys::procfs::open(proc.as_fd(), "self/pagemap").ok(),
         Lifetime::OneRun => None,
@@ -207,11 +210,12 @@ pub(super) fn open_proc() -> Result<OwnedFd, Errno> {
     )
 }
 
-/// Starts the init, which lives as long as the supervisor, then forks the zygote. The calling process waits for both.
+/// Starts the init, which lives as long as the supervisor, then forks the zygote. The calling process stays behind and
+/// waits for both.
 ///
-/// It first uses up a number, so that the zygote is not process 2. Its workers are process 2, and
-/// OpenSSL and `tempfile` detect a fork by the process number. A zygote with its workers' number
-/// would share its random state with all of them.
+/// First skips one pid, so that the zygote is not process 2. Its workers are process 2 of their namespaces, and OpenSSL
+/// and `tempfile` detect a fork by a changed pid. A zygote with the same pid as its workers would share its random
+/// state with all of them.
 fn fork_zygote(
     single: &SingleThreaded,
     clock: Clock,
@@ -223,7 +227,7 @@ fn fork_zygote(
     let init = sys::namespace_init::spawn(&mut stacks, lives).in_step(Step::SpawnInit)?;
     let skipped = sys::process::skip_number(single).in_step(Step::ForkZygote);
     let forked = skipped.and_then(|()| {
-        // After the two processes that share this one's memory.
+        // After the init and the skipped pid's process, which both share this process's memory.
         if clock == Clock::Zygote {
             namespaces::unshare_time().in_step(Step::UnshareZygote)?;
             namespaces::start_clocks(early_proc.as_fd()).in_step(Step::StartClocks)?;
@@ -232,37 +236,37 @@ fn fork_zygote(
     });
     match forked {
         Ok(Fork::Parent(zygote)) => {
-            // The init has them.
+            // The init has its own copies.
             drop(supervisor);
             let status = || wait(zygote, init.pid).unwrap_or_else(watch_failed);
             sys::memory::wait_without_memory(single, early_proc.as_fd(), status)
         }
         Ok(Fork::Child(_)) => {
-            // It shows the host, so it stays outside.
+            // This procfs shows the host, so it must not stay open in the zygote.
             drop(early_proc);
             die_with_parent()
         }
         Err(failure) => {
-            // Without waiting for its end, which waits for a process that this one may have failed to reap. This
-            // process ends now.
+            // Do not wait for the init: it may in turn be waiting for a process that this one failed to reap. This
+            // process exits now.
             _ = sys::pidfd::signal(init.pidfd.as_fd(), Signal::SIGKILL);
             Err(failure)
         }
     }
 }
 
-/// In addition to the lifeline, not instead of it: the signal is tied to the parent's thread, and that process
-/// has only one.
+/// Has the kernel kill this process when its parent ends (`PR_SET_PDEATHSIG`). This backs up the lifeline and does not
+/// replace it. The signal is tied to the parent's thread, and the parent has only one.
 pub(super) fn die_with_parent() -> Result<(), Failure> {
     nix::sys::prctl::set_pdeathsig(Signal::SIGKILL).in_step(Step::WatchSupervisor)
 }
 
-/// The exit status of a process that can no longer watch, and therefore ends together with the
-/// processes that it watched. It prints the reason to standard error, the log that the supervisor
-/// quotes, because the control socket is the zygote's.
+/// Returns the exit status of a process that can no longer watch, and therefore exits together with the processes that
+/// it watched. Writes the reason to standard error, the log that the supervisor quotes, because the control socket
+/// belongs to the zygote.
 pub(super) fn watch_failed(failure: Failure) -> i32 {
     const EXIT_STATUS: i32 = 70;
-    // The process may have no memory to allocate from.
+    // The process may have no memory left to allocate from.
     let mut line = [0; 256];
     let mut rest = line.as_mut_slice();
     _ = writeln!(rest, "the process above it {failure}");
@@ -271,19 +275,19 @@ pub(super) fn watch_failed(failure: Failure) -> i32 {
     EXIT_STATUS
 }
 
-/// Waits until the zygote or its init has ended, then ends the other. Returns the zygote's exit status, to pass it on.
+/// Waits until the zygote or its init has ended, then ends the other. Returns the zygote's exit status.
 ///
-/// The interpreter that the supervisor started does this. It is outside the pid namespace, and ends after all that is
+/// Runs in the process that the supervisor started. That process is outside the pid namespace and outlives everything
 /// in it.
 fn wait(zygote: Pid, init: Pid) -> Result<i32, Failure> {
     let watched = await_child();
-    // Also if this process cannot wait: no other process would see them end, and the supervisor takes this process's
-    // end for theirs. Until they are reaped, their numbers are no other processes'.
+    // Even if waiting failed: no other process would see them end, and the supervisor takes this process's end for
+    // theirs. Their pids cannot be reused before they are reaped.
     for child in [zygote, init] {
         _ = kill(child, Signal::SIGKILL);
     }
     watched.in_step(Step::WatchSupervisor)?;
-    // The zygote first: the kernel lets the init's end wait for it.
+    // Reap the zygote first: the kernel lets the init's end wait for it.
     let ended = reap(zygote).in_step(Step::WatchSupervisor)?;
     match (ended, reap(init).in_step(Step::WatchSupervisor)?) {
         (_, WaitStatus::Exited(_, errno)) if errno != 0 => {
