@@ -1,9 +1,8 @@
-//! What a worker checks from inside before there is any guest code: the kernel refuses what the jail
-//! forbids.
+//! Checks from inside a worker, before any guest code, that the kernel refuses what the jail forbids.
 //!
-//! The supervisor checks every worker from outside, by the state that the kernel reports. This is the
-//! other half: what the kernel does. Only the layer under test answers each call in this way, so the
-//! check finds a layer that exists in name only. The calls fail early and take a microsecond each.
+//! The supervisor checks every worker from outside, by the state that the kernel reports. These checks cover the
+//! kernel's behaviour. Each call is one that only the layer under test refuses with this errno, so a layer that exists
+//! in name only is detected. The calls fail early and take a microsecond each.
 
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
@@ -13,17 +12,17 @@ use super::failure::{Failure, InStep, NOT_REFUSED, Step};
 use super::program::{WITNESS, ZygoteNamespaces};
 use crate::sys::{process, refused};
 
-/// Checks the mounts: the root is read-only. File permissions and Landlock would answer `EACCES`.
+/// Checks the mounts: the root is read-only. File permissions or Landlock would fail with `EACCES` instead.
 pub fn root() -> Result<(), Failure> {
     let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_CLOEXEC;
     let made = open("/witness", flags, Mode::empty());
     is_refused(made.map(drop), Errno::EROFS).in_step(Step::RootSelfCheck)
 }
 
-/// Checks Landlock: file permissions allow opening what only a rule could grant, and none does. On a root of the
-/// sandbox's own that is a file of it, and on the host's root the root itself.
+/// Checks Landlock: opens a path that file permissions allow and no Landlock rule grants. In a sandbox's own root the
+/// path is [`WITNESS`]; on the host's root it is `/`.
 ///
-/// Nothing outside a process shows its Landlock domain, so this is the only evidence.
+/// A process's Landlock domain is not visible from outside, so this check is the only evidence.
 pub fn landlock(namespaces: Option<ZygoteNamespaces>) -> Result<(), Failure> {
     let path = namespaces.map_or("/", |_| WITNESS);
     let opened = open(path, OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty());
@@ -39,7 +38,7 @@ pub fn capabilities() -> Result<(), Failure> {
 
 /// Checks the filters: two calls that the zygote's filter refuses, then two that only the worker's filter refuses.
 ///
-/// The supervisor does not listen yet, so the filters answer these calls without it (`plan::seccomp::preset`).
+/// The supervisor does not listen yet, so these calls must be refused without a notification (`plan::seccomp::preset`).
 pub fn filters() -> Result<(), Failure> {
     is_refused(refused::internet_pair(), Errno::EPERM).in_step(Step::SocketSelfCheck)?;
     is_refused(refused::compare(), Errno::EPERM).in_step(Step::TraceSelfCheck)?;

@@ -1,12 +1,12 @@
-//! How long the parts of a worker's jail took.
+//! Measures how long the parts of a worker's jail take.
 //!
-//! The worker reads the clock itself and sends the times with the report that its jail is complete. No
-//! guest code that could falsify them is in its process yet. A clock read through the vDSO (vdso(7))
-//! costs less than a system call.
+//! The worker reads the clock itself and sends the times with the report that its jail is complete. No guest code that
+//! could falsify them is in its process yet. Reading the clock through the vDSO (vdso(7)) costs less than a system
+//! call.
 
 use std::time::{Duration, Instant};
 
-/// A part of the order in [`worker`](super), with all its steps.
+/// A group of consecutive steps in [`worker`](super).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Part {
     /// Closing inherited descriptors.
@@ -15,17 +15,17 @@ pub enum Part {
     Cgroup,
     /// Mount, IPC, UTS and cgroup namespaces, and the network namespace if the jail has one.
     Namespaces,
-    /// Private file systems, `/proc`, and the handles on the directories that the guest can write to.
+    /// Private file systems, `/proc`, and opening the writable directories.
     Mounts,
     /// Resource limits and processor pinning.
     Limits,
-    /// The user namespace with its id maps, session, work directory and limits on processes.
+    /// The user namespace with its id maps, session, work directory and process limits.
     Identity,
-    /// Enforcing the Landlock rules and checking that they refuse.
+    /// Enforcing the Landlock rules and checking them.
     Landlock,
     /// Dropping capabilities.
     Capabilities,
-    /// Loading the filter.
+    /// Loading the filters.
     Seccomp,
 }
 
@@ -34,7 +34,7 @@ impl Part {
     pub const COUNT: usize = Self::Seccomp as usize + 1;
 }
 
-/// How long each part took, in nanoseconds. Longer than four seconds is reported as about four seconds.
+/// The duration of each part, in nanoseconds. Saturates at about four seconds.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Timing([u32; Part::COUNT]);
 
@@ -42,18 +42,18 @@ impl Timing {
     /// The encoded length, bytes.
     pub const LENGTH: usize = 4 * Part::COUNT;
 
-    /// How long a part took; zero if the plan has no such part.
+    /// Returns the duration of a part; zero if the plan has no such part.
     pub fn of(&self, part: Part) -> Duration {
         Duration::from_nanos(self.0[part as usize].into())
     }
 
-    /// How long all parts took together.
+    /// Returns the total duration.
     pub fn total(&self) -> Duration {
         let nanoseconds: u64 = self.0.iter().copied().map(u64::from).sum();
         Duration::from_nanos(nanoseconds)
     }
 
-    /// Encodes the times, little-endian, in order.
+    /// Encodes the durations, little-endian, in order of the parts.
     pub fn encode(&self) -> [u8; Self::LENGTH] {
         let mut bytes = [0; Self::LENGTH];
         for (place, time) in bytes.chunks_exact_mut(4).zip(self.0) {
@@ -62,7 +62,7 @@ impl Timing {
         bytes
     }
 
-    /// Decodes what [`encode`](Self::encode) made.
+    /// Decodes the result of [`encode`](Self::encode).
     pub fn decode(bytes: &[u8; Self::LENGTH]) -> Self {
         let mut times = [0; Part::COUNT];
         for (time, place) in times.iter_mut().zip(bytes.chunks_exact(4)) {
@@ -75,7 +75,7 @@ impl Timing {
     }
 }
 
-/// Measures consecutive parts.
+/// A stopwatch for consecutive parts.
 #[derive(Debug)]
 pub struct Stopwatch {
     since: Instant,
@@ -83,7 +83,7 @@ pub struct Stopwatch {
 }
 
 impl Stopwatch {
-    /// Starts with the first part.
+    /// Starts timing the first part.
     pub fn start() -> Self {
         Self {
             since: Instant::now(),
@@ -91,7 +91,7 @@ impl Stopwatch {
         }
     }
 
-    /// Ends a part and starts the next.
+    /// Ends a part and starts timing the next.
     pub fn end_of(&mut self, part: Part) {
         let now = Instant::now();
         let took = (now - self.since).as_nanos();
@@ -99,7 +99,7 @@ impl Stopwatch {
         self.since = now;
     }
 
-    /// The times of the parts so far.
+    /// Returns the durations of the parts so far.
     pub fn timing(&self) -> Timing {
         self.timing
     }
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_timing_survives_the_border() {
+    fn timing_round_trips() {
         let mut times = [0; Part::COUNT];
         for (time, value) in times.iter_mut().zip([1, 0x0102_0304, u32::MAX]) {
             *time = value;
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_is_from_the_end_of_the_one_before_it() {
+    fn each_part_starts_where_the_previous_ended() {
         let mut stopwatch = Stopwatch::start();
         std::thread::sleep(Duration::from_millis(2));
         stopwatch.end_of(Part::Mounts);

@@ -1,8 +1,8 @@
-//! Ending a tree of processes from above, without a pid namespace.
+//! Kills a process tree without a pid namespace.
 //!
-//! The process that ends the tree is its subreaper (prctl(2), `PR_SET_CHILD_SUBREAPER`). However
-//! often a process forks twice or starts a session, it stays a descendant. The remaining problem is
-//! that a tree can grow while it is being killed.
+//! The process that kills the tree is its subreaper (prctl(2), `PR_SET_CHILD_SUBREAPER`), so a process stays a
+//! descendant however often it double-forks or calls setsid(2). The remaining problem is that the tree can grow while
+//! it is being killed.
 
 use std::collections::BTreeSet;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -14,15 +14,15 @@ use nix::unistd::{Pid, getpid};
 use crate::sys;
 use crate::sys::procfs::{self, Stat};
 
-/// How often the tree is searched for more processes before it is killed as it is. A stopped process
-/// forks nothing, so each round finds fewer. The next call finds what is left after these rounds.
+/// The maximum number of searches for new processes before the tree is killed as found. Stopped processes do not fork,
+/// so each round finds fewer. The next call handles processes that escape the last round.
 const ROUNDS: usize = 64;
 
 /// Kills the processes beneath the caller, except the trees of its children in `spared`.
 ///
-/// It first stops processes until it finds no new one, and only then kills them, because a fork bomb
-/// outruns a killer that takes one process at a time. A process that was forking at that moment may
-/// survive. The caller must reap, and call again while any process is left.
+/// Stops processes until a walk finds no new one, and only then kills them, because a fork bomb outruns a killer that
+/// takes one process at a time. A process that was forking at that moment may survive. The caller must reap, and call
+/// again while any process is left.
 pub fn kill_beneath(proc: BorrowedFd, spared: &[Pid]) {
     let mut stopped = BTreeSet::new();
     for _ in 0..ROUNDS {
@@ -44,10 +44,9 @@ pub fn kill_beneath(proc: BorrowedFd, spared: &[Pid]) {
 
 /// Visits the processes beneath the caller.
 ///
-/// A number alone does not identify a process: the process may end, and another may get its number,
-/// between reading and acting. So the walk first opens a handle on each process and then reads its
-/// parent again. The process belongs to the tree if its parent was found here and is itself still
-/// the same process.
+/// A pid alone does not identify a process: the process may end, and another may get its pid, between reading and
+/// acting. The walk therefore opens a pidfd for each process first, and then reads its parent again. The process
+/// belongs to the tree if its parent was found by this walk and is still the same process.
 fn walk(proc: BorrowedFd, spared: &[Pid], visit: &mut dyn FnMut(BorrowedFd, Pid, &Stat)) {
     let own = getpid();
     let Ok(root) = procfs::stat(proc, own) else {
@@ -57,7 +56,7 @@ fn walk(proc: BorrowedFd, spared: &[Pid], visit: &mut dyn FnMut(BorrowedFd, Pid,
     while let Some((parent, started)) = unseen.pop() {
         let children = procfs::children(proc, parent);
         if procfs::stat(proc, parent).map(|stat| stat.started) != Ok(started) {
-            // It has ended; this process has adopted its children.
+            // The parent has ended, and this process has adopted its children.
             continue;
         }
         for child in children

@@ -1,5 +1,5 @@
-//! The kernel's constants for comparisons in the rules of a filter (include/uapi/linux). Plans, which reach no kernel, do
-//! not import `libc`. Both processors have the same values.
+//! Kernel constants for comparisons in filter rules (include/uapi/linux). Plans, which make no system calls, do not
+//! import `libc`. The values are the same on both supported architectures.
 #![allow(missing_docs, clippy::cast_sign_loss, clippy::cast_possible_truncation)]
 
 macro_rules! of_libc {
@@ -7,7 +7,7 @@ macro_rules! of_libc {
 }
 
 of_libc! {
-    // sched.h. CLONE_NEWTIME is not among them: clone(2) reads that bit as part of the exit signal.
+    // sched.h. CLONE_NEWTIME is left out: clone(2) reads that bit as part of the exit signal.
     CLONE_PARENT CLONE_NEWNS CLONE_NEWCGROUP CLONE_NEWUTS CLONE_NEWIPC CLONE_NEWUSER CLONE_NEWPID CLONE_NEWNET
     SCHED_OTHER
     // mman.h, memfd.h
@@ -49,19 +49,19 @@ of_libc! {
     TCP_WINDOW_CLAMP TCP_QUICKACK TCP_USER_TIMEOUT TCP_NOTSENT_LOWAT TCP_ZEROCOPY_RECEIVE
 }
 
-// What libc lacks.
+// Constants that libc lacks.
 pub const F_SETSIG: u32 = 10;
 pub const F_SETOWN_EX: u32 = 15;
 pub const PR_SVE_GET_VL: u32 = 51;
 /// The mask of a socket's type, without its flags.
 pub const SOCK_TYPE_MASK: u32 = 0xf;
 pub const PER_LINUX: u32 = 0;
-/// As a personality: report the present one.
+/// As an argument of personality(2): query the current one.
 pub const PERSONALITY_QUERY: u32 = 0xffff_ffff;
 pub const IOPRIO_WHO_PROCESS: u32 = 1;
-/// The caller itself, in a call that takes a process id.
+/// The calling process, in calls that take a process id.
 pub const SELF: u32 = 0;
 /// The first process of a pid namespace.
 pub const INIT: u32 = 1;
-/// In calls that set an id: leave it as it is. As an id it belongs to no user.
+/// In calls that set an id: leave the id unchanged. Not a valid id of a user.
 pub const UNCHANGED: u32 = 0xffff_ffff;

@@ -16,7 +16,7 @@ use super::preload::Preload;
 use super::program::{Clock, ZygoteJail};
 use super::{identity, limits, namespaces, root, scheduling, shared_host};
 use crate::sys;
-use crate::sys::namespace_init::{InitStacks, Lives};
+use crate::sys::namespace_init::{InitLifetime, InitStacks};
 use crate::sys::process::{Dumpable, Fork, SingleThreaded};
 
 /// The parts of the zygote's jail that later workers need.
@@ -223,8 +223,8 @@ fn fork_zygote(
     supervisor: [OwnedFd; 2],
 ) -> Result<(), Failure> {
     let mut stacks = InitStacks::reserve(1).in_step(Step::SpawnInit)?;
-    let lives = Lives::WhileQuiet(supervisor.each_ref().map(AsFd::as_fd));
-    let init = sys::namespace_init::spawn(&mut stacks, lives).in_step(Step::SpawnInit)?;
+    let lifetime = InitLifetime::UntilReadable(supervisor.each_ref().map(AsFd::as_fd));
+    let init = sys::namespace_init::spawn(&mut stacks, lifetime).in_step(Step::SpawnInit)?;
     let skipped = sys::process::skip_number(single).in_step(Step::ForkZygote);
     let forked = skipped.and_then(|()| {
         // After the init and the skipped pid's process, which both share this process's memory.

@@ -1,8 +1,8 @@
-//! What the supervisor sends to a worker that is to take on the memory of another: an order for the worker's native
-//! half, and steps for the code that replaces the memory. Pure.
+//! Encodes what the supervisor sends to a worker that replaces its memory by another worker's: an order for the
+//! worker's native half, and steps for the code that replaces the memory. Pure.
 //!
-//! The supervisor makes both, from what the kernel says of the two processes. The worker carries them out with a
-//! guest's rights.
+//! The supervisor computes both from the kernel's view of the two processes. The worker executes them with a guest's
+//! privileges.
 
 mod step;
 #[cfg(test)]
@@ -15,52 +15,52 @@ use crate::sys::checkpoint::{BUFFER_AT, DATA_AT, failure, header};
 
 pub use self::step::{Place, Protection, STEP, Sharing, Step};
 
-/// What the worker does before its memory is replaced.
+/// The work that the worker does before its memory is replaced.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
 pub struct Order {
-    /// The directories whose contents the file of trees has, in its order.
+    /// The directories to restore, in the order of their contents in the archive.
     pub trees: Vec<String>,
-    /// How many files have the memory.
+    /// The number of image files that contain the memory.
     pub images: usize,
-    /// The descriptors of the other process.
+    /// The descriptors to recreate.
     pub descriptors: Vec<Descriptor>,
 }
 
-/// A descriptor to make.
+/// A descriptor to recreate.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
 pub struct Descriptor {
-    /// Its number.
+    /// The descriptor number.
     pub number: i32,
-    /// Whether a program that is executed inherits it.
+    /// Whether the descriptor stays open across execve(2).
     pub inherited: bool,
-    /// What it is open on.
+    /// The object that the descriptor is open on.
     pub open: Opened,
 }
 
-/// What a descriptor is open on.
+/// The object that a descriptor is open on.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Opened {
-    /// The same as another descriptor, which every worker has or which comes earlier in the list.
+    /// The open file of another descriptor, which every worker has or which comes earlier in the list.
     Same(i32),
     /// A file.
     File {
-        /// Its path.
+        /// The path of the file.
         path: String,
         /// The flags of open(2).
         flags: i32,
-        /// The position in it.
+        /// The file offset.
         position: u64,
     },
 }
 
-/// The most bytes of a blob. The window is behind it.
+/// The maximum length of a blob, bytes. The window follows it.
 pub const LARGEST_BLOB: u64 = 240 << 20;
 
-/// The length of the window, through which pages of an image are compared.
+/// The length of the window into which image pages are mapped for comparison, bytes.
 pub const WINDOW: u64 = 16 << 20;
 
-/// A blob in the making: the names of files and the steps.
+/// A blob under construction: file names and steps.
 #[derive(Debug)]
 pub struct BlobData {
     blob: u64,
@@ -68,7 +68,7 @@ pub struct BlobData {
 }
 
 impl BlobData {
-    /// Data for a blob at this address.
+    /// Returns empty data for a blob at this address.
     pub fn new(blob: u64) -> Self {
         Self {
             blob,
@@ -76,17 +76,17 @@ impl BlobData {
         }
     }
 
-    /// The address of the buffer, of [`BUFFER`](crate::sys::checkpoint::BUFFER) bytes.
+    /// Returns the address of the buffer, of [`BUFFER`](crate::sys::checkpoint::BUFFER) bytes.
     pub fn buffer(&self) -> u64 {
         self.blob + BUFFER_AT as u64
     }
 
-    /// The address of the window, of [`WINDOW`] bytes, in which nothing is mapped at first.
+    /// Returns the address of the window, of [`WINDOW`] bytes, in which nothing is mapped initially.
     pub fn window(&self) -> u64 {
         self.blob + LARGEST_BLOB
     }
 
-    /// The address behind a blob that is this long.
+    /// Returns the end address of a blob of this length.
     pub fn end_of(&self, length: u64) -> u64 {
         self.blob + length
     }
@@ -95,7 +95,7 @@ impl BlobData {
         self.blob + (DATA_AT + self.data.len()) as u64
     }
 
-    /// Adds the name of a file, and returns its address.
+    /// Adds a file name and returns its address.
     pub fn name(&mut self, path: &str) -> u64 {
         let address = self.address();
         self.data.extend(path.as_bytes());
@@ -103,9 +103,8 @@ impl BlobData {
         address
     }
 
-    /// Adds the steps, and returns the contents of the file that
-    /// [`Blob::map`](crate::sys::checkpoint::Blob::map) reads. `place` is where the other process stood, and
-    /// `number` what it returns there.
+    /// Adds the steps, and returns the contents of the file that [`Blob::map`](crate::sys::checkpoint::Blob::map)
+    /// reads. `place` is the address at which the other process is suspended, and `number` its return value there.
     pub fn finish(mut self, place: u64, number: u64, steps: &[Step]) -> Vec<u8> {
         let aligned = self.data.len().next_multiple_of(64);
         self.data.resize(aligned, 0);

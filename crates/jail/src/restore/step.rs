@@ -1,4 +1,4 @@
-//! One step of replacing a memory, as the restoring code reads it (`sys/checkpoint_x86_64.rs`).
+//! A step of replacing a process's memory, in the encoding that the restoring code reads (`sys/checkpoint_x86_64.rs`).
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::sys::pagemap::{MADV_GUARD_INSTALL, MADV_GUARD_REMOVE};
 
-/// One step: what the restoring code does next. 64 bytes, as the code reads them.
+/// An instruction for the restoring code, 64 bytes encoded.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Step {
     kind: u16,
@@ -16,23 +16,23 @@ pub struct Step {
     result: u64,
 }
 
-/// The length of a step.
+/// The encoded length of a step, bytes.
 pub const STEP: u64 = 64;
 
 const CALL: u16 = 0;
 const COPY_DIFFERING: u16 = 1;
 const TOUCH: u16 = 2;
 
-/// The first argument is the file that was opened last.
+/// Flag: replace the first argument by the descriptor that was opened last.
 const FILE_FIRST: u16 = 1;
-/// The fifth is.
+/// Flag: replace the fifth argument by the descriptor that was opened last.
 const FILE_FIFTH: u16 = 2;
-/// The result is the file that was opened.
+/// Flag: the result is the opened descriptor.
 const OPENS: u16 = 4;
-/// The result must be the given one.
+/// Flag: the result must equal `result`.
 const EXACT: u16 = 8;
 
-/// Protection of a mapping, as mmap(2) has it.
+/// The protection of a mapping, as in mmap(2).
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
 pub struct Protection(pub u64);
 
@@ -42,28 +42,28 @@ impl Protection {
     /// Readable and writable.
     pub const READ_WRITE: Self = Self((libc::PROT_READ | libc::PROT_WRITE) as u64);
 
-    /// This with reading and writing.
+    /// Returns this protection with reading and writing added.
     #[must_use]
     pub const fn written(self) -> Self {
         Self(self.0 | Self::READ_WRITE.0)
     }
 }
 
-/// How a mapping of a file is shared.
+/// The sharing mode of a file mapping.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Sharing {
     /// Writes stay in the process.
     Private,
-    /// The mapping shows the file.
+    /// Writes go to the file.
     Shared,
 }
 
-/// A place in a file of an image.
+/// A position in an image file.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Place {
-    /// The file's descriptor in the process that carries out the steps.
+    /// The file's descriptor in the process that executes the steps.
     pub descriptor: i32,
-    /// The position in it.
+    /// The file offset.
     pub offset: u64,
 }
 
@@ -89,12 +89,12 @@ impl Step {
         }
     }
 
-    /// Moves the end of the heap there.
+    /// Moves the end of the heap (brk(2)).
     pub const fn program_break(end: u64) -> Self {
         Self::call(libc::SYS_brk, EXACT, [end, 0, 0, 0, 0, 0], end)
     }
 
-    /// Grows the stack down to an address.
+    /// Touches an address, so that the stack grows down to it.
     pub const fn touch(address: u64) -> Self {
         Self {
             kind: TOUCH,
@@ -105,31 +105,31 @@ impl Step {
         }
     }
 
-    /// Removes mappings.
+    /// Removes mappings (munmap(2)).
     pub const fn unmap(start: u64, length: u64) -> Self {
         Self::call(libc::SYS_munmap, 0, [start, length, 0, 0, 0, 0], 0)
     }
 
-    /// Moves a mapping, with its pages, to where nothing is or what is there is not needed (mremap(2)).
+    /// Moves a mapping, with its pages, over unmapped or expendable address space (mremap(2)).
     pub const fn relocate(start: u64, length: u64, to: u64) -> Self {
         let how = (libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED) as u64;
         let arguments = [start, length, length, how, to, 0];
         Self::call(libc::SYS_mremap, EXACT, arguments, to)
     }
 
-    /// Sets where the thread's own data are (arch_prctl(2)).
+    /// Sets the thread pointer, the base of thread-local storage (arch_prctl(2)).
     pub const fn thread_pointer(address: u64) -> Self {
         /// `ARCH_SET_FS` (asm/prctl.h).
         const SET: u64 = 0x1002;
         #[cfg(target_arch = "x86_64")]
         const CALL: libc::c_long = libc::SYS_arch_prctl;
-        // Never carried out: no worker stands on another processor.
+        // Never executed: no other architecture supports checkpoints.
         #[cfg(not(target_arch = "x86_64"))]
         const CALL: libc::c_long = 0;
         Self::call(CALL, 0, [SET, address, 0, 0, 0, 0], 0)
     }
 
-    /// Maps memory of zeros.
+    /// Maps anonymous zeroed memory.
     pub const fn map(start: u64, length: u64, protection: Protection, flags: u64) -> Self {
         let all = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED) as u64;
         let none = u64::MAX;
@@ -161,7 +161,7 @@ impl Step {
         Self::call(libc::SYS_mmap, EXACT | FILE_FIFTH, arguments, start)
     }
 
-    /// Maps a part of an image in place of what is there. Writes stay in the process.
+    /// Maps a part of an image privately, replacing existing mappings.
     pub const fn map_image(start: u64, length: u64, protection: Protection, from: Place) -> Self {
         let flags = (libc::MAP_PRIVATE | libc::MAP_FIXED).cast_unsigned() as u64;
         let arguments = [start, length, protection.0, flags, from.file(), from.offset];
@@ -173,13 +173,13 @@ impl Step {
         Self::call(libc::SYS_close, FILE_FIRST, [0; 6], 0)
     }
 
-    /// Reads a part of an image.
+    /// Reads a part of an image into memory.
     pub const fn read(start: u64, length: u64, from: Place) -> Self {
         let arguments = [from.file(), start, length, from.offset, 0, 0];
         Self::call(libc::SYS_pread64, EXACT, arguments, length)
     }
 
-    /// Copies to an address those of the pages at `from` that differ.
+    /// Copies the pages at `from` that differ to `start`.
     pub const fn copy_differing(start: u64, length: u64, from: u64) -> Self {
         Self {
             kind: COPY_DIFFERING,
@@ -190,35 +190,35 @@ impl Step {
         }
     }
 
-    /// Protects a range.
+    /// Changes the protection of a range (mprotect(2)).
     pub const fn protect(start: u64, length: u64, protection: Protection) -> Self {
         let arguments = [start, length, protection.0, 0, 0, 0];
         Self::call(libc::SYS_mprotect, 0, arguments, 0)
     }
 
-    /// Gives advice on a range (madvise(2)).
+    /// Gives advice about a range (madvise(2)).
     pub const fn advise(start: u64, length: u64, advice: i32) -> Self {
         let advice = advice.unsigned_abs() as u64;
         Self::call(libc::SYS_madvise, 0, [start, length, advice, 0, 0, 0], 0)
     }
 
-    /// Makes a range one that the process may not touch.
+    /// Installs guard pages in a range, which the process may not touch.
     pub const fn guard(start: u64, length: u64) -> Self {
         Self::advise(start, length, MADV_GUARD_INSTALL)
     }
 
-    /// Makes a range with guards an ordinary one again.
+    /// Removes the guard pages from a range.
     pub const fn unguard(start: u64, length: u64) -> Self {
         Self::advise(start, length, MADV_GUARD_REMOVE)
     }
 
-    /// Closes a file of an image.
+    /// Closes an image file.
     pub const fn close_image(descriptor: i32) -> Self {
         let descriptor = descriptor.unsigned_abs() as u64;
         Self::call(libc::SYS_close, 0, [descriptor, 0, 0, 0, 0, 0], 0)
     }
 
-    /// What it does, by the name of a system call and an address.
+    /// Returns the name of the system call or operation, and the address that it affects.
     fn name(&self) -> (&'static str, Option<u64>) {
         let [first, second, ..] = self.arguments;
         match (self.kind, libc::c_long::from(self.call)) {

@@ -7,13 +7,13 @@ use nix::fcntl::OFlag;
 
 use super::*;
 use crate::sys;
-use crate::sys::checkpoint::{Blob, IS_SUPPORTED, Stood, stand};
+use crate::sys::checkpoint::{Blob, IS_SUPPORTED, Resumed, suspend};
 use crate::sys::sealed::memory_file;
 
 const BLOB: u64 = 0x3000_0000_0000;
 
 #[test]
-fn a_step_is_as_long_as_the_code_expects() {
+fn encoded_step_has_the_expected_layout() {
     let mut bytes = Vec::new();
     Step::map(0x1000, 0x2000, Protection::READ_WRITE, 0).encode(&mut bytes);
     assert_eq!(bytes.len() as u64, STEP);
@@ -23,7 +23,7 @@ fn a_step_is_as_long_as_the_code_expects() {
 }
 
 #[test]
-fn the_header_leads_to_the_steps() {
+fn header_points_to_the_steps() {
     let mut blob = BlobData::new(0x10_0000);
     let name = blob.name("/usr/lib/a.so");
     let bytes = blob.finish(7, 9, &[Step::open(name), Step::close()]);
@@ -41,7 +41,7 @@ fn the_header_leads_to_the_steps() {
 }
 
 #[test]
-fn the_code_carries_out_the_steps_and_goes_on_at_the_place() {
+fn steps_are_executed_and_the_process_resumes() {
     const MAPPED: u64 = 0x3000_1000_0000;
     if !IS_SUPPORTED {
         return;
@@ -49,14 +49,14 @@ fn the_code_carries_out_the_steps_and_goes_on_at_the_place() {
     let image = memory_file(c"image").expect("there is memory");
     let pages: Vec<u8> = [1, 2, 3, 4].iter().flat_map(|page| [*page; 4096]).collect();
     nix::unistd::write(&image, &pages).expect("there is memory");
-    // The steps close it.
+    // The last step closes it.
     let image = image.into_raw_fd();
     let all = pages.len() as u64;
     let from = |offset| Place {
         descriptor: image,
         offset,
     };
-    let stood = stand(|place| {
+    let resumed = suspend(|place| {
         let mut blob = BlobData::new(BLOB);
         let (name, buffer, window) = (blob.name("/dev/null"), blob.buffer(), blob.window());
         let steps = [
@@ -82,7 +82,7 @@ fn the_code_carries_out_the_steps_and_goes_on_at_the_place() {
         let ended = blob.enter();
         panic!("it returned: {ended:?}");
     });
-    assert_eq!(stood, Stood::Copy(42));
+    assert_eq!(resumed, Resumed::Copy(42));
     let memory = std::fs::File::open("/proc/self/mem").expect("it is this process's own");
     let firsts = [0, 1, 2, 3].map(|page| {
         let mut byte = [0];
@@ -95,13 +95,14 @@ fn the_code_carries_out_the_steps_and_goes_on_at_the_place() {
     assert!(!link.is_ok_and(|link| link.starts_with("/memfd:image")));
 }
 
-/// Names the case that a process of its own tries: the code ends it.
+/// Environment variable with the failing case that a child process executes, because the restoring code ends the
+/// process.
 const CASE: &str = "SANDFORK_FAILING_STEP";
 
-/// Where nothing is mapped.
+/// An address at which nothing is mapped.
 const FREE: u64 = 0x3000_2000_0000;
 
-/// Steps of which the last one fails, its name, and its error.
+/// Returns cases of steps whose last one fails, with that step's name and error.
 fn failing(blob: &mut BlobData, file: RawFd) -> Vec<(Vec<Step>, String, Errno)> {
     let missing = blob.name("/nowhere/at/all");
     let from = |offset| Place {
@@ -168,9 +169,9 @@ fn failing(blob: &mut BlobData, file: RawFd) -> Vec<(Vec<Step>, String, Errno)> 
     ]
 }
 
-/// Carries out the steps of a case, in the process that was started for it.
+/// Executes the steps of one case, in the child process started for it.
 #[test]
-fn a_process_of_its_own_tries_a_case() {
+fn child_executes_one_failing_case() {
     let Ok(case) = std::env::var(CASE) else {
         return;
     };
@@ -178,7 +179,7 @@ fn a_process_of_its_own_tries_a_case() {
     let image = memory_file(c"image").expect("there is memory");
     nix::unistd::write(&image, &[0; 4096]).expect("there is memory");
     sys::descriptors::place_at(1, DATA, OFlag::O_CLOEXEC).expect("the number is free");
-    stand(|place| {
+    suspend(|place| {
         let mut blob = BlobData::new(BLOB);
         let (steps, ..) = failing(&mut blob, image.as_raw_fd()).swap_remove(case);
         let bytes = blob.finish(place, 1, &steps);
@@ -191,7 +192,7 @@ fn a_process_of_its_own_tries_a_case() {
 }
 
 #[test]
-fn a_step_that_fails_is_named_with_its_error() {
+fn failing_step_is_reported_with_its_errno() {
     if !IS_SUPPORTED {
         return;
     }
@@ -201,7 +202,7 @@ fn a_step_that_fails_is_named_with_its_error() {
         let mut command = Command::new(program);
         command.args([
             "--exact",
-            "restore::tests::a_process_of_its_own_tries_a_case",
+            "restore::tests::child_executes_one_failing_case",
         ]);
         let output = command.env(CASE, case.to_string()).output();
         let output = output.expect("this program can be started again");

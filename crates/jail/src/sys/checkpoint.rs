@@ -1,9 +1,9 @@
-//! A process that stands still while its memory is copied, and a process that replaces its own memory by
-//! such a copy and goes on where the other one stood.
+//! Suspends a process at a point where its memory can be copied, and replaces a process's memory by such a copy, so
+//! that it resumes at that point.
 //!
-//! The code that replaces the memory cannot be a part of what it replaces. It is a few instructions without
-//! data, which run from a mapping of their own, the [`Blob`]. They carry out a list of steps that the
-//! supervisor has made (`restore.rs` of this crate has their form).
+//! The code that replaces memory cannot be part of the memory that it replaces. It is a few instructions without data
+//! that run from a separate mapping, the [`Blob`], and execute a list of steps prepared by the supervisor (the module
+//! `restore` of this crate defines their encoding).
 
 use std::ffi::c_void;
 use std::os::fd::BorrowedFd;
@@ -13,13 +13,13 @@ use nix::sys::signal::{SigSet, SigmaskHow, sigprocmask};
 
 use super::check;
 
-/// Whether this processor has code here.
+/// Whether checkpoints are implemented for this architecture.
 pub const IS_SUPPORTED: bool = cfg!(target_arch = "x86_64");
 
-/// Where a process stands, as the code that resumes it needs it. The resuming code fills in the last three.
+/// The state that is needed to resume a suspended process. The restoring code fills in the last three fields.
 #[repr(C)]
 #[derive(Debug, Default)]
-struct Place {
+struct ResumePoint {
     stack: u64,
     code: u64,
     blob: u64,
@@ -27,55 +27,57 @@ struct Place {
     number: u64,
 }
 
-/// How [`stand`] returns.
+/// How [`suspend`] returned.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Stood {
-    /// In the process that stood, once the wait was over.
+pub enum Resumed {
+    /// In the suspended process, after `wait` returned.
     Original,
-    /// In a process that has taken on its memory. Holds the number that the supervisor gave to the restore.
+    /// In a process whose memory was replaced by a copy. Contains the number of the restore, which the supervisor
+    /// chose.
     Copy(u64),
 }
 
-/// Stands still: calls `wait` with the address of the place, during which this process's memory can be copied.
+/// Calls `wait` with the address of the resume point. While `wait` runs, this process's memory can be copied.
 ///
-/// It returns once in each process. Signal handlers, the mask and other state that the kernel keeps are not
-/// memory: [`KernelState`](super::kernel_state::KernelState) carries them.
-pub fn stand(mut wait: impl FnMut(u64)) -> Stood {
-    let mut place = Place::default();
+/// Returns once in each process. Signal handlers, the signal mask and other kernel state are not part of memory:
+/// [`KernelState`](super::kernel_state::KernelState) saves and restores them.
+pub fn suspend(mut wait: impl FnMut(u64)) -> Resumed {
+    let mut place = ResumePoint::default();
     let at = &raw mut place;
     let mut with_place = || wait(at as u64);
     let mut call: &mut dyn FnMut() = &mut with_place;
     let data = (&raw mut call).cast::<c_void>();
-    // SAFETY: `at` and `data` point at values of this frame, which outlives the call; `invoke` takes what `data`
-    // points at. In a copy the frame has been restored with all other memory before the call returns.
-    let resumed = unsafe { code::stand_at(at, invoke, data) };
+    // SAFETY: `at` and `data` point to locals of this frame, which outlives the call. `invoke` expects the type that
+    // `data` points to. In a copy, the frame was restored with all other memory before the call returns.
+    let resumed = unsafe { code::suspend_at(at, invoke, data) };
     if resumed == 0 {
-        return Stood::Original;
+        return Resumed::Original;
     }
-    // SAFETY: the code that resumed this process has written these fields, behind the compiler's back.
+    // SAFETY: `at` points to a live local. The read is volatile because the restoring code has written these fields
+    // without the compiler's knowledge.
     let (start, length, number) = unsafe {
         let place = at.read_volatile();
         (place.blob, place.blob_length, place.number)
     };
-    // SAFETY: the blob's mapping, which nothing refers to any more: this code is outside of it.
+    // SAFETY: this is the blob's mapping. No reference to it is left, and this code is outside it.
     unsafe { libc::munmap(start as *mut c_void, usize::try_from(length).unwrap_or(0)) };
-    Stood::Copy(number)
+    Resumed::Copy(number)
 }
 
 extern "C" fn invoke(data: *mut c_void) {
-    // SAFETY: `stand` passes a pointer to a function that lives in its frame.
+    // SAFETY: `suspend` passes a pointer to a closure reference that lives in its frame.
     unsafe { (*data.cast::<&mut dyn FnMut()>())() }
 }
 
-/// The end of the program's data (brk(2)).
+/// Returns the end of the heap (brk(2)).
 pub fn program_break() -> u64 {
     // SAFETY: an increment of zero changes nothing.
     unsafe { libc::sbrk(0) as u64 }
 }
 
-/// What the restoring code reads, at the start of the data in the blob.
+/// Offsets in the header, which the restoring code reads. Bytes, relative to [`HEADER_AT`].
 pub mod header {
-    /// Where the other process stood.
+    /// The address of the resume point of the suspended process.
     pub const PLACE: usize = 0;
     /// The blob's address.
     pub const BLOB: usize = 8;
@@ -85,37 +87,37 @@ pub mod header {
     pub const NUMBER: usize = 24;
     /// The address of the first step.
     pub const STEPS: usize = 32;
-    /// The address behind the last step.
+    /// The end address of the steps.
     pub const STEPS_END: usize = 40;
-    /// The descriptor on which the code reports the step that fails.
+    /// The descriptor on which the restoring code reports a failed step.
     pub const LINK: usize = 48;
-    /// The frame that tells it.
+    /// The frame of that report.
     pub const FRAME: usize = 64;
     /// The length of the header.
     pub const LENGTH: usize = 192;
 }
 
-/// What the restoring code sends if a step fails. It fills in the numbers.
+/// The report that the restoring code sends if a step fails. The code fills in the numbers.
 pub mod failure {
-    /// The frame: the length of its text, and that of no payload, before the text.
+    /// The frame: the length of its JSON text and a payload length of zero, then the text.
     pub const FRAME: &[u8] = b"\x3c\0\0\0\0\0\0\0\
         {\"kind\":\"failed-step\",\"errno\":      0,\"step\":             0}";
-    /// Where the last digit of the errno is.
+    /// The offset of the last digit of the errno.
     pub const ERRNO: usize = 44;
-    /// Where the last digit of the step's number is.
+    /// The offset of the last digit of the step number.
     pub const STEP: usize = 66;
 }
 
-/// Where the header is in a blob, behind the code.
+/// The offset of the header in a blob, after the code.
 pub const HEADER_AT: usize = 4096;
-/// Where the buffer is, through which pages are compared that cannot be mapped. The stack ends there.
+/// The offset of the buffer into which pages are read that cannot be mapped for comparison. The stack ends there.
 pub const BUFFER_AT: usize = 2 * 4096;
-/// The length of the buffer.
+/// The length of the buffer, bytes.
 pub const BUFFER: usize = 256 << 10;
-/// Where the names of files and the steps are.
+/// The offset of the file names and the steps.
 pub const DATA_AT: usize = BUFFER_AT + BUFFER;
 
-/// The mapping from which memory is replaced.
+/// The mapping that contains the restoring code, its header and its steps.
 #[derive(Debug)]
 pub struct Blob {
     start: u64,
@@ -123,8 +125,8 @@ pub struct Blob {
 }
 
 impl Blob {
-    /// Maps the blob whose header and data a file has, at the address that the header names and where nothing may be
-    /// mapped. Allocates nothing: the steps were made for the memory that this process has now.
+    /// Maps the blob whose header and data `file` contains, at the address that the header specifies. Fails if anything
+    /// is mapped there. Does not allocate, because the steps were computed for the memory that this process has now.
     pub fn map(file: BorrowedFd) -> Result<Self, Errno> {
         let code = code::restorer();
         let mut header = [0; header::LENGTH];
@@ -140,7 +142,7 @@ impl Blob {
         }
         let protection = libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
-        // SAFETY: a new mapping that replaces none.
+        // SAFETY: a new mapping; MAP_FIXED_NOREPLACE leaves existing mappings alone.
         let mapped = unsafe { libc::mmap(start as *mut c_void, length, protection, flags, -1, 0) };
         if mapped == libc::MAP_FAILED {
             return Err(Errno::last());
@@ -152,7 +154,7 @@ impl Blob {
         if blob.start != start {
             return Err(Errno::EEXIST);
         }
-        // SAFETY: the mapping is new, of this length, and nothing else refers to it.
+        // SAFETY: the mapping is new, writable and of this length, and nothing else refers to it.
         let bytes = unsafe { std::slice::from_raw_parts_mut(mapped.cast::<u8>(), length) };
         bytes[..code.len()].copy_from_slice(code);
         bytes[HEADER_AT..HEADER_AT + header.len()].copy_from_slice(&header);
@@ -160,20 +162,20 @@ impl Blob {
         Ok(blob)
     }
 
-    /// Replaces this process's memory, and goes on where the other process stood. If a step fails, the process
-    /// sends its number and the errno(3), and exits.
+    /// Replaces this process's memory and resumes at the resume point of the suspended process. If a step fails, the
+    /// process reports the step number and errno(3), and exits.
     pub fn enter(&self) -> Result<(), Errno> {
-        // The handlers of signals are a part of what is replaced.
+        // Block all signals: their handlers are part of the replaced memory.
         sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::all()), None)?;
         let at = self.start + HEADER_AT as u64;
         let stack = self.start + BUFFER_AT as u64;
-        // SAFETY: `map` has put code and data there; the steps are the supervisor's, which has checked that they
-        // leave the blob alone. This process holds nothing that must survive them.
+        // SAFETY: `map` placed code and data there. The steps come from the supervisor, which ensured that they do not
+        // touch the blob. This process has no values that must survive them.
         unsafe { code::enter(self.start, at, stack) }
     }
 }
 
-/// Reads from a position to the end of the file, or as much as there is room for.
+/// Reads from a file offset to EOF, or until the buffer is full.
 fn read_at(file: BorrowedFd, mut room: &mut [u8], mut position: usize) -> Result<(), Errno> {
     while !room.is_empty() {
         let offset = libc::off_t::try_from(position).map_err(|_| Errno::EINVAL)?;
@@ -192,7 +194,7 @@ fn read_at(file: BorrowedFd, mut room: &mut [u8], mut position: usize) -> Result
 
 impl Drop for Blob {
     fn drop(&mut self) {
-        // SAFETY: `map` made the mapping, and nothing refers to it.
+        // SAFETY: `map` created the mapping, and nothing refers to it.
         unsafe {
             check(i64::from(libc::munmap(
                 self.start as *mut c_void,
@@ -209,10 +211,10 @@ mod code {
 
     use nix::errno::Errno;
 
-    use super::Place;
+    use super::ResumePoint;
 
-    pub unsafe fn stand_at(
-        _: *mut Place,
+    pub unsafe fn suspend_at(
+        _: *mut ResumePoint,
         call: extern "C" fn(*mut c_void),
         data: *mut c_void,
     ) -> u64 {
@@ -240,14 +242,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_that_stands_goes_on() {
+    fn suspended_process_resumes_as_the_original() {
         let mut places = Vec::new();
-        assert_eq!(stand(|place| places.push(place)), Stood::Original);
+        assert_eq!(suspend(|place| places.push(place)), Resumed::Original);
         assert_eq!(places.len(), 1);
     }
 
     #[test]
-    fn a_blob_replaces_no_mapping() {
+    fn blob_never_replaces_a_mapping() {
         let mapped = [0_u8; 4096];
         let mut fields = [0; header::LENGTH];
         let mut set =

@@ -1,20 +1,20 @@
-//! The code for x86-64.
+//! Suspends and restores a process on x86-64.
 
 use std::arch::{asm, global_asm, naked_asm};
 use std::ffi::c_void;
 
 use nix::errno::Errno;
 
-use super::{Place, failure, header};
+use super::{ResumePoint, failure, header};
 
-/// Saves the registers that a call keeps, calls a function, and returns 0. A process that takes on the memory
-/// returns from it as well, with 1.
+/// Saves the callee-saved registers, calls a function, and returns 0. A process whose memory was replaced by the copy
+/// returns from here as well, with 1.
 ///
-/// All that a call keeps is on the stack, so that the stack's address and the address of the second way out are
-/// enough to go on (System V ABI, AMD64, 3.2).
+/// Every callee-saved register is on the stack, so the stack pointer and the address of the second return path suffice
+/// to resume (System V ABI, AMD64, 3.2).
 #[unsafe(naked)]
-pub unsafe extern "C" fn stand_at(
-    place: *mut Place,
+pub unsafe extern "C" fn suspend_at(
+    place: *mut ResumePoint,
     call: extern "C" fn(*mut c_void),
     data: *mut c_void,
 ) -> u64 {
@@ -51,9 +51,9 @@ pub unsafe extern "C" fn stand_at(
     )
 }
 
-// The restoring code. Its only argument is the address of the header, in rdi. It uses no stack and no data of its
-// own. A system call changes rax, rcx and r11; what has to survive one is in other registers:
-// rbp the header, rbx the step, r12 the end of the steps, r14 the file that the steps have opened.
+// The restoring code. Its only argument is the address of the header, in rdi. It uses neither a stack nor data of its
+// own. A system call clobbers rax, rcx and r11, so values that must survive one are in other registers: rbp holds the
+// header, rbx the step, r12 the end of the steps, and r14 the descriptor that the steps have opened.
 global_asm!(
     ".pushsection .text.sandfork_restorer,\"ax\",@progbits",
     ".balign 64",
@@ -96,13 +96,13 @@ global_asm!(
     "test ecx, 8",
     "jz 30f",
     "cmp rax, [rbx + 56]",
-    // ENOMEM: the kernel had less than was asked for.
+    // ENOMEM: the kernel provided less than requested.
     "mov eax, -12",
     "jne 80f",
     "30:",
     "add rbx, 64",
     "jmp 20b",
-    // Copies the pages that differ to an address.
+    // Copies the pages that differ.
     "40:",
     "mov r8, [rbx + 8]",
     "mov r9, [rbx + 16]",
@@ -146,7 +146,7 @@ global_asm!(
     "mov al, [r8]",
     "mov [r8], al",
     "jmp 30b",
-    // Tells the errno and the number of the step, and ends the process. Digits are written from the last one on.
+    // Reports the errno and the number of the step, and exits. Digits are written backwards from the last one.
     "80:",
     "neg eax",
     "mov ecx, 10",
@@ -180,7 +180,7 @@ global_asm!(
     "mov eax, 231",
     "syscall",
     "ud2",
-    // Goes on where the other process stood.
+    // Resumes at the resume point.
     "90:",
     "mov rdi, [rbp]",
     "mov rax, [rbp + 8]",
@@ -206,23 +206,24 @@ unsafe extern "C" {
     static sandfork_restorer_end: u8;
 }
 
-/// The bytes of the restoring code.
+/// Returns the bytes of the restoring code.
 pub fn restorer() -> &'static [u8] {
     let (start, end) = (
         &raw const sandfork_restorer,
         &raw const sandfork_restorer_end,
     );
-    // SAFETY: both labels stand in one section of this library's text, in this order.
+    // SAFETY: both symbols are in one section of this library's text, in this order.
     unsafe { std::slice::from_raw_parts(start, end.addr() - start.addr()) }
 }
 
-/// Enters the restoring code at `start`, with the header at `header`. Does not return.
+/// Jumps to the restoring code at `start`, with the header at `header`. Does not return.
 ///
 /// # Safety
 ///
-/// The code and a header whose steps leave them alone are there.
+/// The restoring code must be mapped at `start`, and `header` must contain steps that do not touch the code, the header
+/// or the stack.
 pub unsafe fn enter(start: u64, header: u64, stack: u64) -> Result<(), Errno> {
-    // SAFETY: the caller keeps to the above. The stack pointer is within the blob; nothing is pushed.
+    // SAFETY: guaranteed by the caller. The stack pointer is within the blob; nothing is pushed.
     unsafe {
         asm!(
             "mov rsp, {stack}",

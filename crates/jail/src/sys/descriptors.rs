@@ -1,5 +1,5 @@
-//! File descriptors: taking ownership of those that the kernel returns, passing them between processes
-//! (unix(7), `SCM_RIGHTS`).
+//! Takes ownership of descriptors that the kernel returns, and passes descriptors between processes (unix(7),
+//! `SCM_RIGHTS`).
 
 use std::io::IoSlice;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -9,31 +9,32 @@ use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
 
 use super::{check, uninterrupted};
 
-/// The maximum number of descriptors that one message carries: a worker's directories with the sockets of its network.
+/// The maximum number of descriptors per message: a worker's directories plus its network sockets.
 pub const MAX_PASSED: usize = 64;
 
 /// Takes ownership of a descriptor that a system call just returned.
 pub(crate) fn owned(fd: libc::c_long) -> OwnedFd {
-    // SAFETY: every caller passes the non-negative result of a call that creates a descriptor,
-    // straight from `check`, so that nothing else can own it. Descriptors fit in an int.
+    // SAFETY: every caller passes the non-negative result of a call that creates a descriptor, straight from `check`,
+    // so nothing else can own it. Descriptors fit in an int.
     #[allow(clippy::cast_possible_truncation)]
     unsafe {
         OwnedFd::from_raw_fd(fd as RawFd)
     }
 }
 
-/// Takes over a descriptor that this process inherited by number.
+/// Takes ownership of a descriptor that this process inherited by number.
 ///
 /// # Panics
-/// When the number is negative.
+///
+/// If the number is negative.
 pub fn inherited(fd: RawFd) -> OwnedFd {
     assert!(fd >= 0, "an inherited descriptor has a number");
-    // SAFETY: the callers are the zygote's first statement and the worker's, which name the numbers that
-    // their parent arranged; each number is taken once.
+    // SAFETY: the callers are the entry points of the zygote and the worker, which name the numbers that their parent
+    // arranged. Each number is taken once.
     unsafe { OwnedFd::from_raw_fd(fd) }
 }
 
-/// Sends one message with descriptors.
+/// Sends one message with descriptors. `EMSGSIZE` if the socket accepts only a part of it.
 pub fn send(socket: BorrowedFd, bytes: &[u8], fds: &[BorrowedFd]) -> Result<(), Errno> {
     match send_once(socket, bytes, fds, MsgFlags::empty())? {
         sent if sent < bytes.len() => Err(Errno::EMSGSIZE),
@@ -41,10 +42,10 @@ pub fn send(socket: BorrowedFd, bytes: &[u8], fds: &[BorrowedFd]) -> Result<(), 
     }
 }
 
-/// Sends as many bytes as the socket takes now, with descriptors attached to the first byte. Returns the
+/// Sends as many bytes as the socket accepts without blocking, with descriptors attached to the first byte. Returns the
 /// number of bytes sent.
 ///
-/// `EAGAIN` if the socket takes nothing; then the descriptors were not sent either.
+/// `EAGAIN` if the socket accepts nothing; in that case the descriptors were not sent either.
 pub fn send_some(socket: BorrowedFd, bytes: &[u8], fds: &[BorrowedFd]) -> Result<usize, Errno> {
     send_once(socket, bytes, fds, MsgFlags::MSG_DONTWAIT)
 }
@@ -63,27 +64,27 @@ fn send_once(
     uninterrupted(|| sendmsg::<()>(socket, &bytes, control, flags, None))
 }
 
-/// Receives one message into `buffer`. Returns its length, 0 at the end, and its descriptors.
+/// Receives one message into `buffer`. Returns its length, 0 at EOF, and its descriptors.
 ///
-/// Descriptors arrive close-on-exec. A message or a descriptor list that did not fit is `EMSGSIZE`, and a
-/// message for which this process has no descriptor numbers left is `EMFILE`. In both cases the
-/// descriptors that did arrive are closed. nix does not close them: it returns none of a truncated list.
+/// Received descriptors are close-on-exec. A message or descriptor list that did not fit is `EMSGSIZE`; a message that
+/// exceeds this process's descriptor limit is `EMFILE`. In both cases the descriptors that did arrive are closed. nix
+/// would leak them: it returns none of a truncated list.
 pub fn receive(socket: BorrowedFd, buffer: &mut [u8]) -> Result<(usize, Vec<OwnedFd>), Errno> {
-    // An array of words, because the headers need that alignment.
+    // An array of `u64`, because control message headers need that alignment.
     let mut control = [0_u64; CONTROL.div_ceil(size_of::<u64>())];
     let mut slice = libc::iovec {
         iov_base: buffer.as_mut_ptr().cast(),
         iov_len: buffer.len(),
     };
-    // SAFETY: null pointers and zero lengths are a valid `msghdr`.
+    // SAFETY: an all-zero `msghdr` is valid: null pointers and zero lengths.
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
     message.msg_iov = &raw mut slice;
     message.msg_iovlen = 1;
     message.msg_control = control.as_mut_ptr().cast();
     message.msg_controllen = size_of_val(&control) as _;
     let length = loop {
-        // SAFETY: the message points at `buffer` and `control`, which live until the end of this function
-        // and are as long as it says.
+        // SAFETY: the message points to `slice`, and through it to `buffer`, and to `control`. All of them outlive the
+        // call and are as long as the message states.
         match Errno::result(unsafe {
             libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_CMSG_CLOEXEC)
         }) {
@@ -99,18 +100,18 @@ pub fn receive(socket: BorrowedFd, buffer: &mut [u8]) -> Result<(usize, Vec<Owne
     Err(if room { Errno::EMFILE } else { Errno::EMSGSIZE })
 }
 
-/// Room for as many descriptors (cmsg(3)).
+/// The size of a control buffer for [`MAX_PASSED`] descriptors (cmsg(3)).
 #[allow(clippy::cast_possible_truncation)] // of a few bytes
-// SAFETY: arithmetic on its argument.
+// SAFETY: CMSG_SPACE is arithmetic on its argument.
 const CONTROL: usize =
     unsafe { libc::CMSG_SPACE((MAX_PASSED * size_of::<RawFd>()) as u32) } as usize;
 
-/// All the descriptors of a message, even if something else is wrong with it.
+/// Takes ownership of all descriptors in a message, even if the message is otherwise invalid.
 #[allow(clippy::cast_ptr_alignment)] // it is read as if it had none
 fn passed(message: &libc::msghdr) -> Vec<OwnedFd> {
     let mut fds = Vec::new();
-    // SAFETY: the kernel has filled the control buffer, which lives as long as the message, with whole
-    // headers, and has just installed these descriptors in this process: nothing else knows their numbers.
+    // SAFETY: the kernel has filled the control buffer, which outlives `message`, with complete headers. It has just
+    // installed these descriptors in this process, so nothing else owns them.
     unsafe {
         let mut header = libc::CMSG_FIRSTHDR(message);
         while let Some(found) = header.as_ref() {
@@ -127,36 +128,35 @@ fn passed(message: &libc::msghdr) -> Vec<OwnedFd> {
     fds
 }
 
-/// Closes every descriptor from `first` on but `kept`.
+/// Closes every descriptor from `first` on except `kept`.
 ///
-/// The caller must use no owner of a closed number again.
+/// The caller must not use an owner of a closed descriptor again.
 pub(crate) fn close_from(first: RawFd, kept: RawFd) -> Result<(), Errno> {
     for (first, last) in [(first, kept - 1), (kept + 1, RawFd::MAX)] {
         if first <= last {
-            // SAFETY: integers only; the caller keeps to the above.
+            // SAFETY: integer arguments only; the caller upholds the condition above.
             check(unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) })?;
         }
     }
     Ok(())
 }
 
-/// Closes what a program inherited beside its standard streams and `kept`: descriptors of the process that started
-/// it, which are none of its own.
+/// Closes all inherited descriptors except the standard streams and `kept`.
 ///
-/// The caller must own no other descriptor yet.
+/// The caller must not own any other descriptor yet.
 pub fn close_inherited(kept: BorrowedFd) -> Result<(), Errno> {
     close_from(libc::STDERR_FILENO + 1, kept.as_raw_fd())
 }
 
-/// Puts a copy of a descriptor at a number, in place of what is open there.
+/// Duplicates a descriptor to a number, replacing what is open there (dup3(2)).
 ///
-/// The caller must use no owner of what was there again.
+/// The caller must not use an owner of the replaced descriptor again.
 pub fn place_at(from: RawFd, number: RawFd, flags: nix::fcntl::OFlag) -> Result<(), Errno> {
-    // SAFETY: integers only; the caller keeps to the above.
+    // SAFETY: integer arguments only; the caller upholds the condition above.
     Errno::result(unsafe { libc::dup3(from, number, flags.bits()) }).map(drop)
 }
 
-/// Leaves a descriptor to the process, under its number.
+/// Leaves a descriptor open for the rest of the process's life, with the close-on-exec flag of `on_exec`.
 pub fn keep(fd: OwnedFd, on_exec: nix::fcntl::OFlag) -> Result<(), Errno> {
     use nix::fcntl::{FcntlArg, FdFlag, OFlag, fcntl};
     let mut flags = FdFlag::empty();
@@ -166,8 +166,8 @@ pub fn keep(fd: OwnedFd, on_exec: nix::fcntl::OFlag) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Moves the socket that this process inherited as its standard stream `number` to a new number, and puts
-/// `/dev/null` at streams 0 and 1.
+/// Moves the socket that this process inherited as standard stream `number` to a new number, and opens `/dev/null` as
+/// streams 0 and 1.
 pub fn relocate_stdio(number: RawFd) -> Result<OwnedFd, Errno> {
     use nix::fcntl::{FcntlArg, OFlag, fcntl, open};
     use nix::sys::stat::Mode;
@@ -178,7 +178,7 @@ pub fn relocate_stdio(number: RawFd) -> Result<OwnedFd, Errno> {
     )?));
     let null = open("/dev/null", OFlag::O_RDWR | OFlag::O_CLOEXEC, Mode::empty())?;
     for stream in [0, 1] {
-        // SAFETY: integers only. No value owns streams 0 and 1; they belong to the process itself.
+        // SAFETY: integer arguments only. No value owns streams 0 and 1; they belong to the process itself.
         Errno::result(unsafe { libc::dup2(null.as_raw_fd(), stream) })?;
     }
     Ok(moved)
@@ -192,7 +192,7 @@ mod tests {
 
     use super::*;
 
-    /// A pipe's reader, and a socket on which that many copies of its writer were sent.
+    /// Returns a pipe's reader, and a socket to which `copies` copies of the pipe's writer were sent.
     fn sent(copies: usize) -> (std::io::PipeReader, UnixStream) {
         let (reader, mut writer) = std::io::pipe().expect("a pipe");
         let (ours, theirs) = UnixStream::pair().expect("a pair");
@@ -202,20 +202,20 @@ mod tests {
     }
 
     #[test]
-    fn what_is_passed_arrives() {
+    fn passed_descriptors_arrive() {
         let (mut reader, socket) = sent(MAX_PASSED);
         let mut buffer = [0; 8];
         let (length, fds) = receive(socket.as_fd(), &mut buffer).expect("it fits");
         assert_eq!((length, fds.len()), (1, MAX_PASSED));
         drop(fds);
         let mut text = String::new();
-        // Reads to the end, which comes when the last copy is closed.
+        // Reads to EOF, which requires that every copy of the writer is closed.
         reader.read_to_string(&mut text).expect("it is text");
         assert_eq!(text, "y");
     }
 
     #[test]
-    fn what_does_not_fit_is_closed() {
+    fn descriptors_of_an_oversized_message_are_closed() {
         let (reader, socket) = sent(MAX_PASSED + 1);
         let refused = receive(socket.as_fd(), &mut [0; 8]).map(drop);
         assert_eq!(refused, Err(Errno::EMSGSIZE));
@@ -223,7 +223,7 @@ mod tests {
         nix::fcntl::fcntl(&reader, nix::fcntl::FcntlArg::F_SETFL(flags)).expect("it is a pipe");
         let mut byte = [0; 8];
         assert_eq!(nix::unistd::read(&reader, &mut byte), Ok(1));
-        // The end of the stream, not a wait for more data.
+        // EOF, and not EAGAIN.
         assert_eq!(nix::unistd::read(&reader, &mut byte), Ok(0));
     }
 }

@@ -1,8 +1,8 @@
-//! Pages that fork(2) copies at once, in place of one fault for each when the child writes to it.
+//! Has fork(2) copy pages eagerly, instead of one page fault for each when the child writes to it.
 //!
-//! The kernel copies a pinned page at the fork: a device may go on to write to it, so the page must stay the parent's
-//! (`copy_present_page` of mm/memory.c, since Linux 5.11). Buffers that are registered with an io_uring are pinned
-//! until the ring is closed (io_uring_register(2)). Nothing is ever read or written through this ring.
+//! The kernel copies a pinned page at the fork: a device may continue to write to it, so the page must stay with the
+//! parent (`copy_present_page` of mm/memory.c, since Linux 5.11). Buffers that are registered with an io_uring are
+//! pinned until the ring is closed (io_uring_register(2)). No I/O is ever submitted to this ring.
 
 use std::ops::Range;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
@@ -15,20 +15,20 @@ use super::memory::Mapping;
 use super::process::page_size;
 use super::{check, procfs};
 
-/// A page is in memory (Documentation/admin-guide/mm/pagemap.rst).
+/// Pagemap flag: the page is in memory (Documentation/admin-guide/mm/pagemap.rst).
 const IS_PRESENT: u64 = 1 << 63;
-/// It is a file's, or shared.
+/// Pagemap flag: the page is file-backed or shared.
 const IS_FILE: u64 = 1 << 61;
-/// Only one process has it, since Linux 4.2.
+/// Pagemap flag: the page is mapped by one process only (since Linux 4.2).
 const IS_EXCLUSIVE: u64 = 1 << 56;
 
 const ENTRY: usize = size_of::<u64>();
 const AT_ONCE: usize = 512;
 
-/// Finds the pages that a child of this process has copied: the two do not share them. `pagemap` is that of this process,
-/// and its only child lives.
+/// Finds the pages that a child of this process has copied, so that the two no longer share them. `pagemap` must be
+/// this process's, and the child must be its only one and still live.
 ///
-/// Pages in huge pages are left out. To pin one pins the whole huge page, which each fork would then copy.
+/// Leaves out huge pages: pinning a small page pins the whole huge page, which each fork would then copy.
 pub fn find_copied(proc: BorrowedFd, pagemap: BorrowedFd) -> Result<Vec<Range<usize>>, Errno> {
     let maps = procfs::read(proc, "self/maps")?;
     let mut found = Vec::new();
@@ -41,7 +41,7 @@ pub fn find_copied(proc: BorrowedFd, pagemap: BorrowedFd) -> Result<Vec<Range<us
     Ok(found)
 }
 
-/// Appends the pages of a range that no other process has.
+/// Appends the pages of a range that only this process maps.
 fn find_exclusive(
     pagemap: BorrowedFd,
     within: Range<usize>,
@@ -71,12 +71,12 @@ fn find_exclusive(
     Ok(())
 }
 
-/// Has each later fork copy these pages at once, until the ring is closed.
+/// Pins pages, so that each later fork copies them eagerly until the returned ring is closed.
 pub fn pin(pages: &[Range<usize>]) -> Result<OwnedFd, Errno> {
     const IORING_REGISTER_BUFFERS: libc::c_uint = 0;
-    // `struct io_uring_params` of linux/io_uring.h: no flags, and what the kernel answers.
+    // `struct io_uring_params` of linux/io_uring.h: no flags set, and room for the kernel's output.
     let mut parameters = [0_u64; 15];
-    // SAFETY: the kernel reads and writes the structure, which is as long as it expects.
+    // SAFETY: `parameters` is live and as large as the structure that the kernel reads and writes.
     let ring = owned(check(unsafe {
         libc::syscall(libc::SYS_io_uring_setup, 1, parameters.as_mut_ptr())
     })?);
@@ -85,8 +85,8 @@ pub fn pin(pages: &[Range<usize>]) -> Result<OwnedFd, Errno> {
         iov_len: range.len(),
     };
     let buffers: Vec<libc::iovec> = pages.iter().map(buffer).collect();
-    // SAFETY: the list has as many entries as it says. The kernel only pins what they name, and holds that itself if it is
-    // unmapped later. No operation is submitted that could use it.
+    // SAFETY: the array is live and has as many entries as passed. The kernel only pins the memory that they describe,
+    // and holds the pages itself if they are unmapped later. No operation that could use them is submitted.
     check(unsafe {
         libc::syscall(
             libc::SYS_io_uring_register,

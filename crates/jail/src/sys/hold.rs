@@ -1,51 +1,49 @@
-//! Holds a task of another process still from outside (ptrace(2)).
+//! Stops a task of another process from outside (ptrace(2)).
 //!
-//! A stop signal would not do: a task may arrange that another one, or a timer, continues it. A task that
-//! is held by a tracer runs no code of its own until the tracer releases it. All calls for one task have
-//! to come from the same thread.
+//! A stop signal does not suffice: the task may arrange for another task or a timer to continue it. A ptrace-stopped
+//! task runs no user code until the tracer releases it. All calls for one task must come from the same thread.
 
 use nix::errno::Errno;
 use nix::unistd::Pid;
 
 use super::check;
 
-/// What happened to a task that is being held.
+/// A change in the state of a traced task.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Event {
-    /// The task stands still. It was about to receive this signal, or 0.
+    /// The task has stopped. Contains the signal that it was about to receive, or 0.
     Stopped(libc::c_int),
     /// The task has ended.
     Ended,
 }
 
-/// Begins to hold a task, which dies with the thread that holds it. It runs on until [`interrupt`]. What it
-/// starts from now on is held too, before its first instruction.
+/// Attaches to a task, which dies with the calling thread (`PTRACE_O_EXITKILL`). The task keeps running until
+/// [`interrupt`]. Its later children and threads are traced too, from before their first instruction.
 pub fn seize(task: Pid) -> Result<(), Errno> {
     let started = libc::PTRACE_O_TRACEFORK | libc::PTRACE_O_TRACEVFORK | libc::PTRACE_O_TRACECLONE;
     request(libc::PTRACE_SEIZE, task, libc::PTRACE_O_EXITKILL | started)
 }
 
-/// Stops a task before its next instruction outside of the kernel.
+/// Stops a task before its next instruction in user mode.
 pub fn interrupt(task: Pid) -> Result<(), Errno> {
     request(libc::PTRACE_INTERRUPT, task, 0)
 }
 
-/// Lets a task that stands still go on with a signal, or with 0: `ESRCH` while it does not stand still.
+/// Detaches from a stopped task and delivers `signal` to it, or none if 0. `ESRCH` if the task is not stopped.
 pub fn release(task: Pid, signal: libc::c_int) -> Result<(), Errno> {
     request(libc::PTRACE_DETACH, task, signal)
 }
 
-/// What happened to one of the tasks that this thread holds, if anything did since the last call.
+/// Returns a pending event of one of the tasks that this thread traces, if there is one.
 pub fn event() -> Option<(Pid, Event)> {
     let flags = libc::__WALL | libc::__WNOTHREAD | libc::WNOHANG;
     let mut status = 0;
-    // SAFETY: the pointer is to a live local of the right type. The flags leave the children of other
-    // threads alone.
+    // SAFETY: the pointer is to a live local of the right type. The flags exclude the children of other threads.
     let found = unsafe { libc::waitpid(-1, &raw mut status, flags) };
     if found <= 0 {
         return None;
     }
-    // Only a stop before a signal is no event of ptrace(2); the signal has not been delivered yet.
+    // A signal-delivery stop has no ptrace event in its status; the signal has not been delivered yet.
     let is_before_signal = status >> 16 == 0;
     let event = if libc::WIFSTOPPED(status) {
         Event::Stopped(libc::WSTOPSIG(status) * libc::c_int::from(is_before_signal))
@@ -57,7 +55,7 @@ pub fn event() -> Option<(Pid, Event)> {
 
 fn request(request: libc::c_uint, task: Pid, data: libc::c_int) -> Result<(), Errno> {
     let (address, data) = (0_usize, libc::c_long::from(data));
-    // SAFETY: integers only: none of the requests above reads or writes memory of this process.
+    // SAFETY: integer arguments only. None of the requests above accesses memory of this process.
     check(unsafe { libc::ptrace(request, task.as_raw(), address, data) })?;
     Ok(())
 }

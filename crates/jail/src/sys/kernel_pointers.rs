@@ -1,5 +1,5 @@
-//! The places in a thread's memory that the kernel reads and writes by itself. A process whose memory is replaced has the
-//! kernel let go of them before, and take the new ones afterwards.
+//! The addresses in a thread's memory that the kernel accesses on its own. A process whose memory is replaced withdraws
+//! them from the kernel before, and registers the new ones afterwards.
 
 use std::ffi::CStr;
 use std::ptr;
@@ -8,11 +8,11 @@ use nix::errno::Errno;
 
 use super::check;
 
-/// What glibc registers for each thread (rseq(2)).
+/// Constants of the restartable sequence area that glibc registers for each thread (rseq(2)).
 mod restartable {
-    /// The length that every kernel accepts, also one whose own is larger.
+    /// The length that every kernel accepts, even if its own area is larger.
     pub const LENGTH: usize = 32;
-    /// The longest that glibc may have registered.
+    /// The longest area that glibc may have registered.
     pub const MOST: usize = 256;
     /// `RSEQ_FLAG_UNREGISTER`.
     pub const UNREGISTER: i32 = 1;
@@ -20,23 +20,25 @@ mod restartable {
     pub const SIGNATURE: u32 = 0x5305_3053;
 }
 
-/// The length of the head of the list of locks.
+/// The length of `struct robust_list_head`.
 const LOCKS: usize = 24;
 
-/// Where the kernel looks for what a thread leaves behind.
+/// The addresses that the kernel uses when a thread exits.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct KernelPointers {
-    /// The list of the locks that the thread holds (set_robust_list(2)).
+    /// The head of the list of robust futexes that the thread holds (set_robust_list(2)).
     locks: u64,
-    /// Where the kernel notes that the thread has ended (set_tid_address(2)), if it says.
+    /// The address that the kernel clears when the thread exits (set_tid_address(2)). Zero if the kernel does not
+    /// report it.
     ending: u64,
 }
 
 impl KernelPointers {
-    /// Those of this thread.
+    /// Returns the addresses registered for this thread.
     pub fn of_this_thread() -> Result<Self, Errno> {
         let (mut locks, mut length, mut ending) = (0_u64, 0_usize, 0_u64);
-        // SAFETY: both calls fill what they are given. The second one fails where the kernel cannot tell.
+        // SAFETY: both calls write to live locals of the expected types. The second fails on a kernel that cannot
+        // report the address.
         unsafe {
             check(libc::syscall(
                 libc::SYS_get_robust_list,
@@ -49,22 +51,23 @@ impl KernelPointers {
         Ok(Self { locks, ending })
     }
 
-    /// Undoes [`detach`], for the thread whose pointers these are.
+    /// Reverts [`detach`], for the thread that these addresses belong to.
     pub fn attach(self) -> Result<(), Errno> {
         self.set()?;
         if let Some(area) = restartable_area() {
-            // It is registered already where the memory took the place of equal memory. Without it glibc asks the kernel.
+            // This fails if the area is still registered, because equal memory was mapped in its place. Without the
+            // registration, glibc falls back to asking the kernel.
             _ = register(area, restartable::LENGTH, 0);
         }
-        // glibc notes where the heap ends, which is elsewhere now if the memory came from another place.
+        // glibc caches the end of the heap, which differs now if the memory came from another process.
         // SAFETY: an address of zero moves nothing.
         unsafe { libc::brk(ptr::null_mut()) };
         Ok(())
     }
 
     fn set(self) -> Result<(), Errno> {
-        // SAFETY: the kernel reads and writes there only when the thread ends, and treats both as a program's, which may
-        // be wrong. Each is zero, or what glibc made for this thread.
+        // SAFETY: the kernel accesses these addresses only when the thread exits, and tolerates invalid ones, as from
+        // any program. Each is zero or an address that glibc registered for this thread.
         unsafe {
             check(libc::syscall(libc::SYS_set_robust_list, self.locks, LOCKS))?;
             check(libc::syscall(libc::SYS_set_tid_address, self.ending))?;
@@ -73,7 +76,8 @@ impl KernelPointers {
     }
 }
 
-/// Withdraws from the kernel all addresses of this thread that it writes to by itself: other memory will be there.
+/// Withdraws all addresses that the kernel accesses on its own from this thread, because other memory will be mapped
+/// there.
 pub fn detach() -> Result<(), Errno> {
     let none = KernelPointers {
         locks: 0,
@@ -87,7 +91,7 @@ pub fn detach() -> Result<(), Errno> {
     let mut last = Errno::EINVAL;
     for length in lengths {
         match register(area, length, restartable::UNREGISTER) {
-            // A kernel without the call has registered nothing.
+            // A kernel without the call has nothing registered.
             Ok(()) | Err(Errno::ENOSYS) => return Ok(()),
             Err(errno) => last = errno,
         }
@@ -95,29 +99,29 @@ pub fn detach() -> Result<(), Errno> {
     Err(last)
 }
 
-/// Where glibc has the thread's area for restartable sequences, if it has one.
+/// Returns the address of glibc's rseq area for this thread, if it has one.
 fn restartable_area() -> Option<u64> {
     let symbol = |name: &CStr| {
-        // SAFETY: the name ends with a zero.
+        // SAFETY: the name is NUL-terminated.
         let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
         (!found.is_null()).then_some(found)
     };
     let (size, offset) = (symbol(c"__rseq_size")?, symbol(c"__rseq_offset")?);
-    // SAFETY: glibc documents both symbols with these types (sys/rseq.h), and does not change them once it runs.
+    // SAFETY: glibc documents both symbols with these types (sys/rseq.h), and does not change them after startup.
     let (size, offset) = unsafe { (*size.cast::<u32>(), *offset.cast::<isize>()) };
     (size > 0).then(|| thread_pointer().wrapping_add_signed(offset as i64))
 }
 
 fn register(area: u64, length: usize, flags: i32) -> Result<(), Errno> {
     let signature = restartable::SIGNATURE;
-    // SAFETY: the area is glibc's for this thread, which lives as long as the thread.
+    // SAFETY: the area belongs to glibc, was allocated for this thread, and lives as long as the thread.
     let done = unsafe { libc::syscall(libc::SYS_rseq, area, length, flags, signature) };
     check(done).map(drop)
 }
 
-/// Where this thread's own data are.
+/// Returns the thread pointer.
 pub fn thread_pointer() -> u64 {
-    // SAFETY: it has no preconditions. On x86-64 glibc's descriptor of a thread is what `fs` points at.
+    // SAFETY: no preconditions. On x86-64 glibc's `pthread_t` is the address that `fs` points to.
     unsafe { libc::pthread_self() }
 }
 
@@ -126,12 +130,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_kernel_lets_go_of_a_thread_s_memory_and_takes_it_again() {
+    fn thread_addresses_are_detached_and_attached_again() {
         let tried = std::thread::spawn(|| {
             let pointers = || KernelPointers::of_this_thread().expect("they can be read");
             let own = pointers();
             assert_ne!(own.locks, 0);
-            detach().expect("what the C library registers is let go of");
+            detach().expect("the registrations of the C library can be withdrawn");
             let none = pointers();
             assert_eq!((none.locks, none.ending), (0, 0));
             own.attach().expect("it is the thread's own");
@@ -141,6 +145,6 @@ mod tests {
                 assert_eq!(twice, Err(Errno::EBUSY));
             }
         });
-        tried.join().expect("the thread goes on");
+        tried.join().expect("the thread survives");
     }
 }

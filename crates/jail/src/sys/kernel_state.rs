@@ -1,5 +1,5 @@
-//! The part of a process's state that the kernel keeps and a guest may change: signal handlers, the signal mask and
-//! stack, timers, the umask, the work directory, the name and the limits.
+//! Saves and restores the process state that the kernel keeps and a guest may change: signal handlers, the signal mask
+//! and alternate stack, timers, the umask, the working directory, the process name and resource limits.
 
 use std::ffi::CString;
 use std::mem::MaybeUninit;
@@ -10,16 +10,16 @@ use nix::errno::Errno;
 use super::check;
 use super::kernel_pointers::KernelPointers;
 
-/// Signals are numbered from 1 to this.
+/// The highest signal number; the lowest is 1.
 const SIGNALS: usize = 64;
-/// Limits are numbered from 0 to below this (getrlimit(2)).
+/// The number of resource limits (getrlimit(2)), numbered from 0.
 const LIMITS: u32 = 16;
-/// The timers of setitimer(2).
+/// The interval timers of setitimer(2).
 const TIMERS: [i32; 3] = [0, 1, 2];
-/// The longest name of a process, with its final zero.
+/// The maximum length of a process name, including its terminating NUL.
 const NAME: usize = 16;
 
-/// `struct kernel_sigaction`: the handler, flags, restorer and mask.
+/// `struct kernel_sigaction`: handler, flags, restorer and mask.
 type Action = [u64; 4];
 
 /// The saved state.
@@ -58,8 +58,8 @@ impl KernelState {
         }
         let (mut mask, mut name) = (0_u64, [0; NAME]);
         let mut stack = MaybeUninit::<libc::stack_t>::zeroed();
-        // SAFETY: each call fills what it is given, of the size that the kernel has for it. The umask is put back at
-        // once, and no other thread creates a file meanwhile.
+        // SAFETY: each call writes to a live local of the size that the kernel expects. The umask is restored at once,
+        // and no other thread can create a file meanwhile.
         let (stack, umask) = unsafe {
             let none = ptr::null::<u64>();
             check(libc::syscall(
@@ -92,7 +92,7 @@ impl KernelState {
         })
     }
 
-    /// Gives this process the saved state.
+    /// Applies the saved state to this process.
     pub fn load(&self) -> Result<(), Errno> {
         self.pointers.attach()?;
         for (signal, action) in (1..).zip(&self.actions) {
@@ -109,12 +109,12 @@ impl KernelState {
         for (which, timer) in TIMERS.into_iter().zip(&self.timers) {
             let runs = timer.it_value.tv_sec != 0 || timer.it_value.tv_usec != 0;
             if runs {
-                // SAFETY: the kernel copies what it is given.
+                // SAFETY: the kernel only reads `timer`, which is live.
                 unsafe { check(libc::setitimer(which, timer, ptr::null_mut()).into())? };
             }
         }
-        // SAFETY: the kernel copies what it is given, of the size that it has for it. The stack's memory has been
-        // restored. The mask comes last: a signal may arrive from then on.
+        // SAFETY: the kernel only reads the arguments, which are live and of the size that it expects. The alternate
+        // stack's memory has been restored. The mask is set last, because signals may be delivered from then on.
         unsafe {
             check(libc::sigaltstack(&raw const self.stack, ptr::null_mut()).into())?;
             check(libc::prctl(libc::PR_SET_NAME, self.name.as_ptr()).into())?;
@@ -133,9 +133,10 @@ impl KernelState {
     }
 }
 
-/// Sets what a signal does, or tells it. glibc's own function would put its restorer in place of the saved one.
+/// Sets or queries the action of a signal. Bypasses glibc's sigaction(), which would replace the saved restorer by its
+/// own.
 fn act_on(signal: i32, new: *const Action, old: *mut Action) -> Result<(), Errno> {
-    // SAFETY: each pointer is null or points at an action, which is as long as the kernel's.
+    // SAFETY: each pointer is null or points to a live action with the kernel's layout.
     let done = unsafe { libc::syscall(libc::SYS_rt_sigaction, signal, new, old, 8) };
     check(done).map(drop)
 }
@@ -145,13 +146,13 @@ fn limit(which: u32) -> Result<libc::rlimit64, Errno> {
         rlim_cur: 0,
         rlim_max: 0,
     };
-    // SAFETY: the kernel fills what it is given.
+    // SAFETY: the kernel writes to a live local of the right type.
     unsafe { check(libc::prlimit64(0, which, ptr::null(), &raw mut limit).into())? };
     Ok(limit)
 }
 
-/// Lowers a limit to the saved one. The number of processes depends on what else runs at the fork, so that each
-/// worker has its own.
+/// Lowers a limit to the saved value. Leaves `RLIMIT_NPROC` alone: its value depends on the number of tasks at the
+/// fork, so each worker has its own.
 fn lower(which: u32, saved: libc::rlimit64) -> Result<(), Errno> {
     let own = limit(which)?;
     let lower = libc::rlimit64 {
@@ -162,7 +163,7 @@ fn lower(which: u32, saved: libc::rlimit64) -> Result<(), Errno> {
     if is_same || which == libc::RLIMIT_NPROC {
         return Ok(());
     }
-    // SAFETY: the kernel copies what it is given.
+    // SAFETY: the kernel only reads `lower`, which is live.
     unsafe { check(libc::prlimit64(0, which, &raw const lower, ptr::null_mut()).into()).map(drop) }
 }
 
@@ -171,7 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_state_is_saved_and_loaded() {
+    fn saved_state_can_be_loaded() {
         let state = KernelState::save().expect("it can be read");
         assert_eq!(state.actions.len(), SIGNALS);
         assert_eq!(

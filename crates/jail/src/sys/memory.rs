@@ -1,4 +1,4 @@
-//! This process's own memory map (proc(5), `/proc/self/maps`; mprotect(2); madvise(2); munmap(2)).
+//! Reads and changes this process's memory map (proc(5), `/proc/self/maps`; mprotect(2); madvise(2); munmap(2)).
 
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
@@ -11,15 +11,13 @@ use super::{check, procfs};
 
 /// Lets children of this process start with the page tables of the program text mapped so far.
 ///
-/// fork(2) copies the page tables of a mapping only if something in it was written. The child must
-/// fault in an untouched file mapping again. So this function writes one byte of each read-only
-/// file mapping with its existing value. Mappings made later are not worth it, and neither is
-/// loading the whole mapping: every present page is copied by each fork and removed by each exit,
-/// used or not.
+/// fork(2) copies the page tables of a mapping only if the mapping has an anonymous page. A child must fault in an
+/// untouched file mapping again. This function therefore writes one byte of each read-only file mapping with its
+/// existing value. It does not populate whole mappings: each fork copies, and each exit removes, every present page,
+/// used or not. Mappings made later are not worth the effort.
 ///
-/// Returns the number of mappings prepared. A mapping that the system does not let this process
-/// write to (a hardened kernel's rule against text relocations) is left as it is: slower, not
-/// wrong.
+/// Returns the number of mappings prepared. A mapping that the system does not let this process write to (a hardened
+/// kernel's rule against text relocations) is left unchanged, which costs only speed.
 pub fn share_page_tables(proc: BorrowedFd) -> Result<usize, Errno> {
     let maps = procfs::read(proc, "self/maps")?;
     Ok(maps
@@ -29,11 +27,11 @@ pub fn share_page_tables(proc: BorrowedFd) -> Result<usize, Errno> {
         .count())
 }
 
-/// Moves this process's anonymous memory into huge pages if it fills them.
+/// Collapses this process's anonymous memory into huge pages where it fills them.
 ///
-/// fork(2) copies one entry for a huge page instead of 512, and a child that writes to it still
-/// copies only the small page that it writes to. Returns the number of bytes requested. Memory that
-/// the kernel leaves as it is (before Linux 6.1, or for lack of huge pages) is slower, not wrong.
+/// fork(2) copies one entry for a huge page instead of 512, and a child that writes to it still copies only the small
+/// page that it writes to. Returns the number of bytes requested. Memory that the kernel does not collapse (before
+/// Linux 6.1, or for lack of huge pages) costs only speed.
 pub fn collapse(proc: BorrowedFd) -> Result<usize, Errno> {
     const MADV_COLLAPSE: libc::c_int = 25;
     let maps = procfs::read(proc, "self/maps")?;
@@ -44,41 +42,42 @@ pub fn collapse(proc: BorrowedFd) -> Result<usize, Errno> {
     Ok(anonymous
         .filter_map(|mapping| mapping.huge_pages())
         .map(|(start, length)| {
-            // SAFETY: the range lies within one mapping of this process, which has one thread, so
-            // the mapping cannot be unmapped meanwhile; the contents of the memory do not change.
+            // SAFETY: the range lies within one mapping of this process, which has one thread, so the mapping cannot be
+            // unmapped meanwhile. The contents of the memory do not change.
             unsafe { libc::madvise(start as *mut libc::c_void, length, MADV_COLLAPSE) };
             length
         })
         .sum())
 }
 
-/// Gives the memory back to the kernel that the C library keeps for later (malloc_trim(3)).
+/// Returns freed memory that the C library retains to the kernel (malloc_trim(3)).
 ///
-/// By itself the library gives back only what lies above the last object that is still in use.
+/// On its own the library returns only memory above the last object in use.
 pub fn trim() {
-    // SAFETY: it takes no pointer, and any thread may call it at any time.
+    // SAFETY: takes no pointer and is thread-safe.
     #[cfg(target_env = "gnu")]
     unsafe {
         libc::malloc_trim(0)
     };
 }
 
-/// Limits what the C library keeps of freed memory to its initial setting: 128 KiB above the last object of each arena.
+/// Limits the freed memory that the C library retains to its initial setting: 128 KiB above the last object of each
+/// arena.
 ///
-/// By itself it soon keeps twice the largest block that was ever freed, up to 64 MiB, in each of its arenas, of which there
-/// are eight for each processor (`M_TRIM_THRESHOLD` of mallopt(3)). What guests print would decide that.
+/// By default the threshold grows to twice the largest block that was ever freed, up to 64 MiB, in each of up to eight
+/// arenas per processor (`M_TRIM_THRESHOLD` of mallopt(3)). The size of guests' output would determine it.
 pub fn keep_little() {
-    // SAFETY: it takes no pointer, and any thread may call it at any time.
+    // SAFETY: takes no pointer and is thread-safe.
     #[cfg(target_env = "gnu")]
     unsafe {
         libc::mallopt(libc::M_TRIM_THRESHOLD, 128 << 10)
     };
 }
 
-/// Whether children of this process, which has one thread, would share memory with it that they could write to.
+/// Returns whether children of this process, which has one thread, would share memory with it that they could write to.
 ///
-/// `maps` shows a file that was opened for reading like one that can be written, but the kernel lets only the second
-/// become writable (`EACCES`, mprotect(2)). `smaps` tells them apart too, but the kernel counts every page for it.
+/// `maps` does not show whether a shared mapping's file was opened for writing, but mprotect(2) makes a mapping
+/// writable only if it was (`EACCES`). `smaps` shows the difference too, but the kernel counts every page for it.
 pub fn shares(proc: BorrowedFd) -> Result<bool, Errno> {
     let maps = procfs::read(proc, "self/maps")?;
     for mapping in maps.lines().filter_map(Mapping::parse) {
@@ -89,40 +88,42 @@ pub fn shares(proc: BorrowedFd) -> Result<bool, Errno> {
     Ok(false)
 }
 
-/// The largest anonymous mapping that a process keeps to wait: the stack of an init is one. Python's own allocations are
-/// in larger ones and in the heap.
+/// The size below which a waiting process keeps an anonymous mapping: the stack of an init is such a mapping. Python's
+/// own allocations are in larger mappings and in the heap.
 const KEPT: usize = 128 << 10;
 
-/// Returns the memory of a process that only waits from now on, then exits with the status that `wait` returns.
+/// Frees the memory of a process that only waits from now on, and exits with the status that `wait` returns.
 ///
-/// A forked child shares the pages, and would have to copy each one that it writes to. `wait` must not allocate, and must
-/// not use memory that was allocated before: the process would end by `SIGSEGV`.
+/// A forked child shares these pages and would have to copy each one that it writes to. `wait` must neither allocate
+/// nor use memory that was allocated before: the process would die of SIGSEGV.
 pub fn wait_without_memory(
     _single: &SingleThreaded,
     proc: BorrowedFd,
     wait: impl FnOnce() -> libc::c_int,
 ) -> ! {
-    // Python's handler goes with its code. Without a mask the process keeps its memory, as it does without its map.
+    // Block SIGINT, because Python's handler is unmapped together with its code. If that fails or the map cannot be
+    // read, the process keeps its memory.
     let mut handled = SigSet::empty();
     handled.add(Signal::SIGINT);
-    // On the stack, which stays. The rest of a longer map stays too.
+    // On the stack, which stays mapped. Mappings that exceed the array stay too.
     let mut unneeded = [(0, 0); 256];
     _ = handled
         .thread_block()
         .and_then(|()| find_unneeded(proc, &mut unneeded));
     for (start, length) in unneeded.into_iter().take_while(|(_, length)| *length > 0) {
-        // SAFETY: the process has one thread, as the token says, which never leaves this function. `find_unneeded`
-        // leaves out the code that still runs, and its data. Every other access faults: no mapping is made any more.
+        // SAFETY: the process has one thread, as the token proves, and it never leaves this function. `find_unneeded`
+        // excludes the code that still runs, and its data. Any other access faults, because no new mapping is created.
         unsafe { libc::munmap(start as *mut libc::c_void, length) };
     }
     exit_now(wait())
 }
 
-/// Finds the mappings that hold nothing of this thread's stack, this library, the C library and the dynamic linker.
+/// Finds the mappings that belong neither to this thread's stack nor to this library, the C library or the dynamic
+/// linker.
 fn find_unneeded(proc: BorrowedFd, unneeded: &mut [(usize, usize)]) -> Result<(), Errno> {
     let maps = procfs::read(proc, "self/maps")?;
     let on_the_stack = 0_u8;
-    // SAFETY: the first takes an integer, the second nothing.
+    // SAFETY: getauxval takes an integer, and __errno_location takes nothing.
     let (linker, of_thread) = unsafe { (libc::getauxval(libc::AT_BASE), libc::__errno_location()) };
     let used = [
         (&raw const on_the_stack).addr(),
@@ -142,10 +143,10 @@ fn find_unneeded(proc: BorrowedFd, unneeded: &mut [(usize, usize)]) -> Result<()
     for mapping in mappings() {
         let is_kept = is_used(&mapping)
             || match mapping.path {
-                // The data of a file that is all zeros at first follows the rest of its data.
+                // The zero-initialised data (.bss) of a file directly follows the rest of its data.
                 "" => mapping.length < KEPT || mapping.start == data_end,
                 "[heap]" => false,
-                // Others are the kernel's.
+                // Mappings without a file path are the kernel's.
                 path => !mapping.is_file() || files.contains(&path),
             };
         if is_kept && mapping.is_file() {
@@ -158,11 +159,11 @@ fn find_unneeded(proc: BorrowedFd, unneeded: &mut [(usize, usize)]) -> Result<()
     Ok(())
 }
 
-/// The size of a huge page that one page-table page maps, on x86-64 and on aarch64 with 4 KiB
-/// pages. On other systems only the ranges differ a little.
+/// The size of a huge page, which one page-table page maps, on x86-64 and on aarch64 with 4 KiB pages. On other systems
+/// only the ranges differ a little.
 const HUGE_PAGE: usize = 2 << 20;
 
-/// One line of `maps`.
+/// A line of `/proc/PID/maps`.
 pub(super) struct Mapping<'a> {
     start: usize,
     length: usize,
@@ -194,7 +195,7 @@ impl<'a> Mapping<'a> {
         self.path.starts_with('/')
     }
 
-    /// Whether it is a private, read-only mapping of a file.
+    /// Returns whether this is a private, read-only mapping of a file.
     fn is_text(&self) -> bool {
         self.is_file() && matches!(self.permissions, "r-xp" | "r--p")
     }
@@ -207,7 +208,7 @@ impl<'a> Mapping<'a> {
         }
     }
 
-    /// The access that it gives.
+    /// Returns the protection of the mapping.
     fn protection(&self) -> libc::c_int {
         let access = [
             ('r', libc::PROT_READ),
@@ -220,21 +221,21 @@ impl<'a> Mapping<'a> {
         given.fold(libc::PROT_NONE, |all, (_, one)| all | one)
     }
 
-    /// Changes the access: more than it gives, or back to that.
+    /// Changes the protection to a superset of the current one, or back.
     fn protect(&self, protection: libc::c_int) -> Result<(), Errno> {
         // SAFETY: the range is one whole mapping of this process, which has one thread, so the mapping cannot be
-        // unmapped meanwhile; what is allowed stays allowed.
+        // unmapped meanwhile. No access that is allowed now is removed.
         let changed =
             unsafe { libc::mprotect(self.start as *mut libc::c_void, self.length, protection) };
         check(libc::c_long::from(changed)).map(drop)
     }
 
-    /// Whether this process alone writes to it.
+    /// Returns whether this is a private writable mapping.
     pub(super) fn is_written_privately(&self) -> bool {
         matches!(self.permissions, "rw-p" | "rwxp")
     }
 
-    /// Its parts that huge pages do not cover.
+    /// Returns the parts of the mapping that huge pages cannot cover.
     pub(super) fn outside_huge_pages(&self) -> [Range<usize>; 2] {
         let end = self.start + self.length;
         let (start, length) = self.huge_pages().unwrap_or((end, 0));
@@ -245,7 +246,7 @@ impl<'a> Mapping<'a> {
         matches!(self.path, "" | "[heap]") && self.permissions == "rw-p"
     }
 
-    /// The part that whole huge pages can cover.
+    /// Returns the part of the mapping that whole huge pages can cover, as start and length.
     fn huge_pages(&self) -> Option<(usize, usize)> {
         let start = self.start.next_multiple_of(HUGE_PAGE);
         let end = (self.start + self.length) / HUGE_PAGE * HUGE_PAGE;
@@ -258,8 +259,8 @@ fn write_to(text: &Mapping) -> Result<(), Errno> {
     let protection = text.protection();
     text.protect(protection | libc::PROT_WRITE)?;
     let byte = text.start as *mut u8;
-    // SAFETY: the first byte of a mapping that can be read and written now. This process has one thread, so the mapping
-    // cannot be unmapped meanwhile.
+    // SAFETY: `byte` is the first byte of a mapping that is readable and writable now. This process has one thread, so
+    // the mapping cannot be unmapped meanwhile.
     unsafe { byte.write_volatile(byte.read_volatile()) };
     text.protect(protection)
 }
@@ -270,17 +271,17 @@ mod tests {
 
     #[test]
     #[cfg(target_env = "gnu")]
-    fn what_was_freed_decides_nothing() {
+    fn freed_blocks_do_not_raise_the_trim_threshold() {
         keep_little();
         drop(vec![1_u8; 8 << 20]);
-        // It is still mapped by itself, behind its header: it goes back to the kernel as soon as it is freed.
+        // Each block still has its own mapping, after a header of 16 bytes, so it is unmapped as soon as it is freed.
         let blocks = [0; 4].map(|_| vec![1_u8; 1 << 20]);
         let offset = |block: &Vec<u8>| block.as_ptr().addr() % 4096;
         assert_eq!(blocks.each_ref().map(offset), [16; 4]);
     }
 
     #[test]
-    fn mappings_are_told_apart() {
+    fn mappings_are_classified() {
         let parse = |line| Mapping::parse(line).expect("a line of maps");
         let text = parse("0041f000-006d2000 r-xp 0001f000 fe:00 1234    /usr/bin/python3.11");
         assert!(text.is_text() && !text.is_anonymous());

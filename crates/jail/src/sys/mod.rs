@@ -1,12 +1,12 @@
-//! Every `unsafe` block and every raw system call of the project, one file per kernel facility.
+//! Contains every `unsafe` block and every raw system call of the jail, one file per kernel facility.
 //!
-//! This module decides nothing. Each function is one call, or one idiom that only makes sense as a
-//! whole, with its preconditions in its SAFETY comment. It imports nothing from the rest of the
-//! crate, so these files can be read and reviewed alone.
+//! This module makes no policy decisions. Each function is one call, or one idiom that only makes sense as a whole,
+//! with its preconditions in its SAFETY comment. It imports nothing from the rest of the crate, so these files can be
+//! read and reviewed alone.
 #![allow(unsafe_code)]
 
-/// Makes an enumeration of steps, each with what it does: a fragment that follows "could not". The number of a step
-/// crosses the border of a process.
+/// Defines an enumeration of steps, each with a description that completes the sentence "could not ...". Step numbers
+/// cross process boundaries.
 macro_rules! steps {
     ($(#[$attribute:meta])* pub enum $name:ident: $number:ident {
         $($step:ident $(= $first:literal)? => $words:literal,)+
@@ -19,12 +19,12 @@ macro_rules! steps {
         impl $name {
             const ALL: &[Self] = &[$(Self::$step),+];
 
-            /// The step with this number, if there is one.
+            /// Returns the step with this number, if there is one.
             pub fn from_number(number: $number) -> Option<Self> {
                 Self::ALL.iter().copied().find(|step| *step as $number == number)
             }
 
-            /// What the step does.
+            /// Returns what the step does.
             pub fn describe(self) -> &'static str {
                 match self {
                     $(Self::$step => $words,)+
@@ -63,12 +63,12 @@ pub mod write_signals;
 
 use nix::errno::Errno;
 
-/// The number of a failed system call; `EIO` for an error that the standard library made.
+/// Returns the errno of an error; `EIO` for an error that the standard library created.
 pub fn errno_of(error: impl Into<std::io::Error>) -> Errno {
     Errno::try_from(error.into()).unwrap_or(Errno::EIO)
 }
 
-/// Repeats a call that a signal interrupts.
+/// Retries a call while it fails with `EINTR`.
 pub fn uninterrupted<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
     loop {
         match call() {
@@ -78,7 +78,7 @@ pub fn uninterrupted<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T,
     }
 }
 
-/// Turns the result of a failed raw system call into an errno.
+/// Converts the result of a raw system call: -1 becomes the current errno.
 pub(crate) fn check(result: libc::c_long) -> Result<libc::c_long, Errno> {
     Errno::result(result)
 }

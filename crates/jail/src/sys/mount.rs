@@ -1,5 +1,5 @@
-//! The mount calls of Linux 5.2 and 5.12 that nix does not wrap. They hold mounts by descriptor, so
-//! no path is looked up twice (open_tree(2), move_mount(2), mount_setattr(2), fsopen(2)).
+//! Wraps the mount calls of Linux 5.2 and 5.12 that nix lacks. They hold mounts by descriptor, so no path is looked up
+//! twice (open_tree(2), move_mount(2), mount_setattr(2), fsopen(2)).
 
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
@@ -19,7 +19,7 @@ pub(super) const FSOPEN_CLOEXEC: libc::c_uint = 1;
 pub(super) const FSCONFIG_CMD_CREATE: libc::c_uint = 6;
 pub(super) const FSMOUNT_CLOEXEC: libc::c_uint = 1;
 
-/// Mount attributes of mount_setattr(2).
+/// A mount attribute of mount_setattr(2): the mount is read-only.
 pub const MOUNT_ATTR_RDONLY: u64 = 0x1;
 /// Set-user-ID bits are not honoured.
 pub const MOUNT_ATTR_NOSUID: u64 = 0x2;
@@ -40,7 +40,7 @@ pub(super) struct MountAttr {
 }
 
 impl MountAttr {
-    /// Adds these attributes, and removes none.
+    /// Returns a request that sets these attributes and clears none.
     pub(super) const fn adding(set: u64) -> Self {
         Self {
             attr_set: set,
@@ -55,13 +55,13 @@ fn c_path(path: &Path) -> Result<CString, Errno> {
     CString::new(path.as_os_str().as_bytes()).map_err(|_| Errno::EINVAL)
 }
 
-/// A detached copy of the mount at `path` (open_tree(2) with `OPEN_TREE_CLONE`), with the mounts
-/// beneath it. A host directory that contains many mounts therefore looks the same inside.
+/// Returns a detached copy of the mount at `path` and all mounts beneath it (open_tree(2) with `OPEN_TREE_CLONE`). A
+/// host directory that contains many mounts therefore looks the same inside.
 pub fn clone_tree(path: &Path) -> Result<OwnedFd, Errno> {
     open_tree(libc::AT_FDCWD, &c_path(path)?)
 }
 
-/// As [`clone_tree`], by a path in which no entry may be a link: `ELOOP` (openat2(2)).
+/// Like [`clone_tree`], but rejects a path with a symbolic link in any component: `ELOOP` (openat2(2)).
 pub fn clone_tree_without_links(path: &Path) -> Result<OwnedFd, Errno> {
     let how = OpenHow::new()
         .flags(OFlag::O_PATH | OFlag::O_CLOEXEC)
@@ -70,10 +70,10 @@ pub fn clone_tree_without_links(path: &Path) -> Result<OwnedFd, Errno> {
     open_tree(handle.as_raw_fd(), c"")
 }
 
-/// A detached copy of the mount at a path that starts from a directory. An empty one names the descriptor itself.
+/// Returns a detached copy of the mount at a path relative to a directory. An empty path denotes the descriptor itself.
 fn open_tree(directory: RawFd, path: &CStr) -> Result<OwnedFd, Errno> {
-    // SAFETY: `path` is NUL-terminated and outlives the call, for which both callers hold the descriptor; the kernel
-    // writes nothing.
+    // SAFETY: `path` is NUL-terminated and outlives the call, and both callers hold the descriptor for its duration.
+    // The kernel writes nothing.
     let fd = check(unsafe {
         libc::syscall(
             libc::SYS_open_tree,
@@ -87,12 +87,12 @@ fn open_tree(directory: RawFd, path: &CStr) -> Result<OwnedFd, Errno> {
     Ok(owned(fd))
 }
 
-/// Adds attributes to a detached tree and every mount in it.
+/// Sets attributes of a detached tree and every mount in it.
 pub fn set_attributes(tree: impl AsFd, set: u64) -> Result<(), Errno> {
     set_attr(tree, &MountAttr::adding(set))
 }
 
-/// Maps the owners of a detached tree, and of every mount in it, by the id maps of a user namespace.
+/// Id-maps a detached tree, and every mount in it, by the id maps of a user namespace.
 pub fn map_owners(tree: impl AsFd, user_namespace: impl AsFd) -> Result<(), Errno> {
     let namespace = user_namespace.as_fd().as_raw_fd();
     let attr = MountAttr {
@@ -103,8 +103,8 @@ pub fn map_owners(tree: impl AsFd, user_namespace: impl AsFd) -> Result<(), Errn
 }
 
 fn set_attr(tree: impl AsFd, attr: &MountAttr) -> Result<(), Errno> {
-    // SAFETY: the empty path with AT_EMPTY_PATH names the descriptor, which is borrowed for the
-    // call; `attr` is a live `struct mount_attr` and its true size is passed.
+    // SAFETY: the empty path with AT_EMPTY_PATH denotes the descriptor, which is borrowed for the call. `attr` is a
+    // live `struct mount_attr`, and its true size is passed.
     check(unsafe {
         libc::syscall(
             libc::SYS_mount_setattr,
@@ -118,12 +118,11 @@ fn set_attr(tree: impl AsFd, attr: &MountAttr) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Attaches a detached tree at `target`. Moves a tree that is attached elsewhere in this mount
-/// namespace, because the descriptor refers to its root.
+/// Attaches a detached tree at `target`. A tree that is attached elsewhere in this mount namespace is moved, because
+/// the descriptor refers to its root.
 pub fn attach(tree: impl AsFd, target: &Path) -> Result<(), Errno> {
     let target = c_path(target)?;
-    // SAFETY: both paths are NUL-terminated strings that outlive the call, and the descriptor is
-    // borrowed for it.
+    // SAFETY: both paths are NUL-terminated strings that outlive the call, and the descriptor is borrowed for it.
     check(unsafe {
         libc::syscall(
             libc::SYS_move_mount,
@@ -137,7 +136,7 @@ pub fn attach(tree: impl AsFd, target: &Path) -> Result<(), Errno> {
     Ok(())
 }
 
-/// A new file system instance that is mounted nowhere and reachable only by its descriptor.
+/// Creates a file system instance that is mounted nowhere and reachable only by its descriptor.
 pub fn detached_filesystem(kind: &CStr, attributes: u64) -> Result<OwnedFd, Errno> {
     // SAFETY: `kind` is NUL-terminated and outlives the call.
     let context = owned(check(unsafe {
@@ -154,7 +153,7 @@ pub fn detached_filesystem(kind: &CStr, attributes: u64) -> Result<OwnedFd, Errn
             0,
         )
     })?;
-    // SAFETY: integers only.
+    // SAFETY: integer arguments only.
     let mount = check(unsafe {
         libc::syscall(
             libc::SYS_fsmount,

@@ -1,4 +1,5 @@
-//! The init of a pid namespace (pid_namespaces(7)), which shares the memory of the process that makes the namespace.
+//! Starts the init of a pid namespace (pid_namespaces(7)), which shares the memory of the process that creates the
+//! namespace.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::ptr::{self, NonNull};
@@ -12,19 +13,19 @@ use super::descriptors::owned;
 use super::process::exit_now;
 use super::{check, uninterrupted};
 
-/// Stacks for namespace inits. Workers do not get copies (`MADV_DONTFORK`), so their number does not
-/// slow down a fork.
+/// Stacks for namespace inits. They are not copied to workers (`MADV_DONTFORK`), so their number does not slow down a
+/// fork.
 #[derive(Debug)]
 pub struct InitStacks {
     base: NonNull<libc::c_void>,
     free: Vec<usize>,
 }
 
-/// The init only waits in one system call: its stack holds two frames.
+/// The size of an init's stack, bytes. The init only waits in one system call, so its stack holds two frames.
 const INIT_STACK: usize = 16 * 1024;
 
 impl InitStacks {
-    /// Reserves address space for `count` inits that live at the same time.
+    /// Reserves address space for the stacks of up to `count` concurrent inits.
     pub fn reserve(count: usize) -> Result<Self, Errno> {
         let length = INIT_STACK * count;
         // SAFETY: a fresh anonymous mapping; no existing memory is touched.
@@ -41,7 +42,7 @@ impl InitStacks {
         if base == libc::MAP_FAILED {
             return Err(Errno::last());
         }
-        // SAFETY: the mapping made above, whole.
+        // SAFETY: exactly the mapping made above.
         check(libc::c_long::from(unsafe {
             libc::madvise(base, length, libc::MADV_DONTFORK)
         }))?;
@@ -52,10 +53,9 @@ impl InitStacks {
         })
     }
 
-    /// The top of stack `slot`, where an empty stack begins.
+    /// Returns the top of stack `slot`, where an empty stack begins.
     fn top(&self, slot: usize) -> *mut libc::c_void {
-        // SAFETY: `slot` came from `free`, so the end of its stack lies within the mapping or one past
-        // it.
+        // SAFETY: `slot` came from `free`, so the end of its stack lies within the mapping or one past it.
         unsafe { self.base.as_ptr().byte_add((slot + 1) * INIT_STACK) }
     }
 
@@ -64,19 +64,19 @@ impl InitStacks {
         self.free.pop().ok_or(Errno::EAGAIN)
     }
 
-    /// Gives back the stack of an init that has been reaped.
+    /// Returns the stack of an init that has been reaped to the pool.
     pub fn release(&mut self, init: &NamespaceInit) {
         self.free.push(init.stack);
     }
 
-    /// Ends an init that was not reported to the supervisor, and its namespace with it. That includes
-    /// the worker in it, if there is one, which is a child of this process too.
+    /// Ends an init that was not reported to the supervisor, and its namespace with it. That includes the worker in it,
+    /// if there is one, which is also a child of this process.
     pub fn end(&mut self, init: &NamespaceInit, worker: Option<Pid>) {
         if super::pidfd::signal(init.pidfd.as_fd(), Signal::SIGKILL).is_err() {
             // Its stack may still be in use.
             return;
         }
-        // The worker first: the init is gone only when nothing else is left of its namespace.
+        // Reap the worker first: the init's end completes only when no other process of its namespace is left.
         for child in worker.into_iter().chain([init.pid]) {
             _ = uninterrupted(|| waitpid(child, None));
         }
@@ -86,32 +86,32 @@ impl InitStacks {
 
 /// Process 1 of a pid namespace.
 ///
-/// It shares the memory of its parent (`CLONE_VM`) but runs none of its code: it waits with every signal
-/// blocked. It exists so that guest code is not process 1: such a process could neither be ended by its
-/// own SIGTERM nor leave orphans to another process. Killing this init ends the whole namespace
-/// (pid_namespaces(7)). Because the init shares memory, it costs a tenth of a fork.
+/// It shares the memory of its parent (`CLONE_VM`) but executes none of its parent's code: it waits with every signal
+/// blocked. It exists so that guest code is not process 1, which could neither be ended by its own SIGTERM nor leave
+/// orphans to another process. Killing this init ends the whole namespace (pid_namespaces(7)). Because the init shares
+/// memory, it costs a tenth of a fork.
 #[derive(Debug)]
 pub struct NamespaceInit {
-    /// Its number in its parent's pid namespace.
+    /// The pid in the parent's pid namespace.
     pub pid: Pid,
-    /// A handle that cannot be reused by another process.
+    /// The pidfd, which cannot come to refer to another process.
     pub pidfd: OwnedFd,
     stack: usize,
 }
 
-/// Until when an init waits.
+/// How long an init waits.
 #[derive(Clone, Copy, Debug)]
-pub enum Lives<'a> {
+pub enum InitLifetime<'a> {
     /// Until it is killed.
     UntilKilled,
-    /// Until one of these can be read or is hung up. None of them is a standard stream.
-    WhileQuiet([BorrowedFd<'a>; 2]),
+    /// Until one of these descriptors is readable or hung up. None of them may be a standard stream.
+    UntilReadable([BorrowedFd<'a>; 2]),
 }
 
-/// `struct sigaction` as the kernel has it: handler, flags, restorer, mask.
+/// `struct sigaction` in the kernel's layout: handler, flags, restorer, mask.
 static IGNORE: [usize; 4] = [libc::SIG_IGN, 0, 0, 0];
 
-/// The numbers of two descriptors, each in a half of a pointer. Zero stands for none.
+/// Packs two descriptor numbers into the halves of a pointer-sized integer. Zero stands for no descriptor.
 fn packed([one, other]: [RawFd; 2]) -> usize {
     (one.cast_unsigned() as usize) << 32 | other.cast_unsigned() as usize
 }
@@ -120,26 +120,26 @@ fn unpacked(ends: usize) -> [RawFd; 2] {
     [ends >> 32, ends & u32::MAX as usize].map(|number| RawFd::try_from(number).unwrap_or(0))
 }
 
-/// The argument has the numbers of the descriptors at which it waits.
+/// The body of an init. `ends` contains the packed numbers of the descriptors to wait on.
 extern "C" fn wait(ends: *mut libc::c_void) -> libc::c_int {
     let mut kept = 0;
     for end in unpacked(ends.addr()) {
         if end == 0 {
             continue;
         }
-        // SAFETY: integers only. The descriptor table is this process's own copy.
+        // SAFETY: integer arguments only. The descriptor table is this process's own copy (no CLONE_FILES).
         if unsafe { libc::syscall(libc::SYS_dup3, end, kept, 0) } != kept {
-            end_unprepared();
+            exit_with_errno();
         }
         kept += 1;
     }
-    // SAFETY: integers only. The descriptor table is this process's own copy. Without this call the
-    // sockets of workers would stay open in it after the zygote closed them.
+    // SAFETY: integer arguments only. The descriptor table is this process's own copy. Without this call, workers'
+    // sockets would stay open in it after the zygote closed them.
     let closed = unsafe { libc::syscall(libc::SYS_close_range, kept, libc::c_uint::MAX, 0) };
-    // This init adopts orphans and never waits for them. Ignoring SIGCHLD lets the kernel reap them.
-    // Otherwise they would stay as zombies and count as the guest's processes.
-    // SAFETY: the action is a live constant of the kernel's layout and size; the table of actions is
-    // this process's own copy (no CLONE_SIGHAND).
+    // The init adopts orphans and never waits for them. Ignoring SIGCHLD makes the kernel reap them. Otherwise they
+    // would remain as zombies and count as the guest's processes.
+    // SAFETY: the action is a live constant of the kernel's layout and size. The table of signal actions is this
+    // process's own copy (no CLONE_SIGHAND).
     let ignored = unsafe {
         libc::syscall(
             libc::SYS_rt_sigaction,
@@ -150,7 +150,7 @@ extern "C" fn wait(ends: *mut libc::c_void) -> libc::c_int {
         )
     };
     if (closed, ignored) != (0, 0) {
-        end_unprepared();
+        exit_with_errno();
     }
     let mut ends = [0, 1].map(|fd| libc::pollfd {
         fd,
@@ -158,9 +158,9 @@ extern "C" fn wait(ends: *mut libc::c_void) -> libc::c_int {
         revents: 0,
     });
     loop {
-        // SAFETY: the array is this frame's, and has `kept` elements that are used. With every signal blocked the
-        // call returns only when there is something to read, so the errno which this process shares with
-        // its parent's thread is never written.
+        // SAFETY: the array is in this frame, and its first `kept` elements are used. With every signal blocked the
+        // call returns only when a descriptor is ready, so it never writes the errno that this process shares with its
+        // parent's thread.
         let ready = unsafe {
             libc::syscall(
                 libc::SYS_ppoll,
@@ -177,31 +177,31 @@ extern "C" fn wait(ends: *mut libc::c_void) -> libc::c_int {
     }
 }
 
-/// Nothing runs under an unprepared init: its namespace ends, and all that is in it. Its exit status is the errno.
-fn end_unprepared() -> ! {
+/// Exits with the errno of a failed preparation. No process may run under an unprepared init, and its exit ends the
+/// namespace.
+fn exit_with_errno() -> ! {
     exit_now(Errno::last_raw())
 }
 
-/// Starts the init of the pid namespace that this thread's next child enters. The init is the first
-/// process in it.
-pub fn spawn(stacks: &mut InitStacks, lives: Lives) -> Result<NamespaceInit, Errno> {
-    let ends = match lives {
-        Lives::UntilKilled => [0; 2],
-        Lives::WhileQuiet(ends) => ends.map(|end| end.as_raw_fd()),
+/// Spawns the init of the pid namespace that this thread's next child enters, as the first process in it.
+pub fn spawn(stacks: &mut InitStacks, lifetime: InitLifetime) -> Result<NamespaceInit, Errno> {
+    let ends = match lifetime {
+        InitLifetime::UntilKilled => [0; 2],
+        InitLifetime::UntilReadable(ends) => ends.map(|end| end.as_raw_fd()),
     };
     let stack = stacks.take()?;
     let mut pidfd: RawFd = -1;
-    // Block signals across the clone, so that the init starts with them blocked: a handler of the
-    // parent would run on shared memory.
+    // Block signals across the clone, so that the init starts with them blocked: a handler of the parent would run on
+    // shared memory.
     let mut before = SigSet::empty();
     sigprocmask(
         SigmaskHow::SIG_SETMASK,
         Some(&SigSet::all()),
         Some(&mut before),
     )?;
-    // SAFETY: the stack is this init's alone until `release`, 16-byte aligned, and grows down from its
-    // top. `wait` touches no memory but that stack, so sharing the address space with the running
-    // parent is sound. `pidfd` outlives the call.
+    // SAFETY: the stack is exclusive to this init until `release`, 16-byte aligned, and grows down from its top. `wait`
+    // touches no memory but that stack, so sharing the address space with the running parent is sound. `pidfd` outlives
+    // the call.
     let pid = unsafe {
         libc::clone(
             wait,

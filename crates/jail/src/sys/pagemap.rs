@@ -1,4 +1,4 @@
-//! Which pages a process has of its own (Documentation/admin-guide/mm/pagemap.rst, `PAGEMAP_SCAN`, since Linux 6.7).
+//! Finds the private pages of a process (Documentation/admin-guide/mm/pagemap.rst, `PAGEMAP_SCAN`, since Linux 6.7).
 
 use std::ops::Range;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -41,9 +41,9 @@ const IS_ZERO: u64 = 1 << 5;
 /// Since Linux 6.15.
 const IS_GUARD: u64 = 1 << 8;
 
-/// The advice that makes guards (asm-generic/mman-common.h, since Linux 6.13).
+/// The advice that installs guard pages (asm-generic/mman-common.h, since Linux 6.13).
 pub const MADV_GUARD_INSTALL: libc::c_int = 102;
-/// The advice that makes ordinary pages of guards.
+/// The advice that turns guard pages back into ordinary ones.
 pub const MADV_GUARD_REMOVE: libc::c_int = 103;
 
 const IS_OWN: u64 = IS_PRESENT | IS_SWAPPED;
@@ -52,20 +52,20 @@ const IS_OWN: u64 = IS_PRESENT | IS_SWAPPED;
 const PAGEMAP_SCAN: libc::c_ulong =
     3 << 30 | (size_of::<Scan>() as libc::c_ulong) << 16 | 0x66 << 8 | 16;
 
-/// The ranges of pages that a call returns at most.
+/// The maximum number of ranges that one call returns.
 const AT_ONCE: usize = 512;
 
-/// Pages of a process, as ranges in order.
+/// Pages of a process, as ordered ranges.
 #[derive(Debug, Default)]
 pub struct Pages {
-    /// Those of its own: in memory or swapped out, not those of a file and not the page of zeros.
+    /// Private pages: in memory or swapped out, neither file-backed nor the zero page.
     pub own: Vec<Range<u64>>,
-    /// Pages that the process may not touch, although the protection of their mapping allows it
-    /// ([`MADV_GUARD_INSTALL`]). The C library has one below the stack of each thread.
+    /// Guard pages ([`MADV_GUARD_INSTALL`]), which the process may not touch although the protection of their mapping
+    /// allows it. The C library has one below the stack of each thread.
     pub guards: Vec<Range<u64>>,
 }
 
-/// Appends the pages within a range. `E2BIG` if there would be more than `most` ranges.
+/// Appends the pages within a range. `E2BIG` if that would exceed `most` ranges.
 pub fn scan(
     pagemap: BorrowedFd,
     within: Range<u64>,
@@ -88,11 +88,11 @@ pub fn scan(
             return_mask: returned,
             ..Scan::default()
         };
-        // SAFETY: the structure is the kernel's, and `vec` has room for as many regions as it says.
+        // SAFETY: `scan` is a live `struct pm_scan_arg`, and `vec` has room for as many regions as `vec_len` states.
         let count =
             check(unsafe { libc::ioctl(pagemap.as_raw_fd(), PAGEMAP_SCAN, &raw mut scan) }.into());
         if count == Err(Errno::EINVAL) && returned & IS_GUARD != 0 {
-            // An older kernel does not know the category.
+            // A kernel before 6.15 does not know the guard category.
             returned = IS_OWN;
             continue;
         }
@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pages_that_were_written_to_are_found() {
+    fn written_pages_are_found() {
         const PAGE: usize = 4096;
         let mut memory = vec![0_u8; 64 * PAGE];
         let first = memory.as_ptr().align_offset(PAGE);

@@ -1,4 +1,4 @@
-//! Processes by handle (pidfd_open(2)): a number may be reused, a descriptor refers to one process.
+//! Refers to processes by pidfd (pidfd_open(2)): a pid may be reused, a pidfd refers to one process.
 
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
@@ -9,30 +9,30 @@ use nix::unistd::Pid;
 use super::check;
 use super::descriptors::owned;
 
-/// A handle on a process of this pid namespace.
+/// Opens a pidfd of a process in this pid namespace.
 pub fn open(pid: Pid) -> Result<OwnedFd, Errno> {
-    // SAFETY: integers only.
+    // SAFETY: integer arguments only.
     let fd = check(unsafe { libc::syscall(libc::SYS_pidfd_open, pid.as_raw(), 0) })?;
     Ok(owned(fd))
 }
 
-/// Sends a signal to the process behind a handle.
+/// Sends a signal to the process that a pidfd refers to.
 pub fn signal(pidfd: BorrowedFd, signal: Signal) -> Result<(), Errno> {
     send(pidfd, signal as libc::c_int)
 }
 
-/// Sends the signal of a number to the process behind a handle: `EINVAL` if the kernel has none of this number.
+/// Sends a signal by number. `EINVAL` if the kernel has no such signal.
 pub fn signal_number(pidfd: BorrowedFd, number: libc::c_int) -> Result<(), Errno> {
     send(pidfd, number)
 }
 
-/// `ESRCH` when the process behind a handle has ended and was reaped.
+/// Checks that the process has not been reaped. `ESRCH` if it has.
 pub fn is_there(pidfd: BorrowedFd) -> Result<(), Errno> {
     // The null signal only checks that the process exists.
     send(pidfd, 0)
 }
 
-/// The answer to `PIDFD_GET_INFO` (`struct pidfd_info` of `linux/pidfd.h`), in its first size.
+/// The result of `PIDFD_GET_INFO` (`struct pidfd_info` of `linux/pidfd.h`), in its first version.
 #[repr(C)]
 #[derive(Default)]
 struct Info {
@@ -45,11 +45,11 @@ struct Info {
 /// `_IOWR(0xFF, 11, struct pidfd_info)`.
 const GET_INFO: libc::Ioctl = 0xC040_FF0B_u32 as libc::Ioctl;
 
-/// The number, in this pid namespace, of the process behind a handle: `ESRCH` if it was reaped, another error
-/// before Linux 6.13, which does not know the request.
+/// Returns the process's pid in this pid namespace. `ESRCH` if it was reaped, another error before Linux 6.13, which
+/// lacks the request.
 pub fn number(pidfd: BorrowedFd) -> Result<i32, Errno> {
     let mut info = Info::default();
-    // SAFETY: the kernel writes at most as many bytes as the request's number says, the size of `Info`.
+    // SAFETY: the kernel writes at most the size encoded in the request, which is the size of `Info`.
     Errno::result(unsafe { libc::ioctl(pidfd.as_raw_fd(), GET_INFO, &raw mut info) })?;
     i32::try_from(info.pid)
         .ok()
@@ -58,7 +58,7 @@ pub fn number(pidfd: BorrowedFd) -> Result<i32, Errno> {
 }
 
 fn send(pidfd: BorrowedFd, signal: libc::c_int) -> Result<(), Errno> {
-    // SAFETY: integers and a null pointer, which stands for an ordinary kill(2).
+    // SAFETY: integers and a null `siginfo_t`, which means an ordinary kill(2).
     check(unsafe {
         libc::syscall(
             libc::SYS_pidfd_send_signal,

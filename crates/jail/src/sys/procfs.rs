@@ -1,5 +1,5 @@
-//! Process information from a procfs (proc(5)). It is read through a descriptor, so it does not
-//! matter where, or whether, the procfs is mounted.
+//! Reads process information from a procfs (proc(5)). Access is relative to a descriptor, so it does not matter where,
+//! or whether, the procfs is mounted.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
@@ -12,25 +12,24 @@ use nix::unistd::Pid;
 use super::check;
 use super::process::page_size;
 
-/// Part of `/proc/PID/stat`.
+/// Selected fields of `/proc/PID/stat`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Stat {
     /// The state of the process: `R`, `S`, `D`, `T`, `Z` and so on.
     pub state: char,
-    /// Its parent.
+    /// The parent.
     pub parent: Pid,
-    /// Its process group.
+    /// The process group.
     pub group: Pid,
-    /// `PF_*` of the kernel's include/linux/sched.h.
+    /// The `PF_*` flags of the kernel's include/linux/sched.h.
     flags: u64,
-    /// Processor time of the process itself, in clock ticks.
+    /// CPU time of the process itself, in clock ticks.
     pub own_ticks: u64,
-    /// Processor time of the children that it waited for, in clock ticks.
+    /// CPU time of the children that it waited for, in clock ticks.
     pub waited_ticks: u64,
-    /// How many threads it has.
+    /// The number of threads.
     pub threads: u64,
-    /// The start time, in clock ticks after boot. It distinguishes processes that had the same
-    /// number.
+    /// The start time, in clock ticks after boot. It distinguishes processes with the same pid.
     pub started: u64,
 }
 
@@ -39,7 +38,7 @@ pub fn stat(proc: BorrowedFd, pid: Pid) -> Result<Stat, Errno> {
     Stat::parse(&read(proc, &format!("{pid}/stat"))?).ok_or(Errno::EIO)
 }
 
-/// The address behind the arguments of the calling process: field 49 of its `stat` file.
+/// Returns the end address of the calling process's arguments: field 49 of its `stat` file.
 pub fn arguments_end(proc: BorrowedFd) -> Result<usize, Errno> {
     let stat = read(proc, "self/stat")?;
     let fields = stat.rsplit_once(')').map(|(_, fields)| fields);
@@ -47,11 +46,11 @@ pub fn arguments_end(proc: BorrowedFd) -> Result<usize, Errno> {
     end.and_then(|end| end.parse().ok()).ok_or(Errno::EIO)
 }
 
-/// `PF_EXITING`, the same since Linux 2.6.
+/// `PF_EXITING`, unchanged since Linux 2.6.
 const EXITING: u64 = 4;
 
 impl Stat {
-    /// Parses the file; `None` if it is incomplete.
+    /// Parses the file. Returns `None` if it is incomplete.
     pub fn parse(text: &str) -> Option<Self> {
         // The name, field 2, may contain spaces and parentheses; the last parenthesis ends it.
         let fields: Vec<&str> = text.rsplit_once(')')?.1.split_ascii_whitespace().collect();
@@ -68,13 +67,13 @@ impl Stat {
         })
     }
 
-    /// Whether the process is exiting.
+    /// Returns whether the process is exiting.
     pub fn is_exiting(&self) -> bool {
         self.flags & EXITING != 0
     }
 }
 
-/// Private memory of a process that can be written, resident or not, bytes: from the `statm` file at this path.
+/// Returns the private writable memory of a process, resident or not, in bytes, from the `statm` file at this path.
 pub fn data(proc: BorrowedFd, statm: &str) -> Result<u64, Errno> {
     let text = read(proc, statm)?;
     let pages = text.split_ascii_whitespace().nth(5);
@@ -82,30 +81,30 @@ pub fn data(proc: BorrowedFd, statm: &str) -> Result<u64, Errno> {
     pages.map(|pages| pages * page_size()).ok_or(Errno::EIO)
 }
 
-/// The private memory of a process that is resident, and its page tables, bytes: `RssAnon` and `VmPTE` of the
-/// `status` file at this path. Allocates nothing.
+/// Returns the resident anonymous memory of a process plus its page tables, in bytes: `RssAnon` and `VmPTE` of the
+/// `status` file at this path. Does not allocate.
 pub fn private(proc: impl AsFd, status: &str) -> Result<u64, Errno> {
     of_status(proc, status, &[b"RssAnon:", PAGE_TABLES])
 }
 
-/// All memory of a process that is resident, and its page tables, bytes: `VmRSS` and `VmPTE` of the `status` file at this
-/// path. A process that only reads, a page in each 2 MiB, takes page tables alone.
+/// Returns the resident memory of a process plus its page tables, in bytes: `VmRSS` and `VmPTE` of the `status` file at
+/// this path. Page tables matter: a process that only reads one page in each 2 MiB uses page tables and nothing else.
 pub fn resident(proc: impl AsFd, status: &str) -> Result<u64, Errno> {
     of_status(proc, status, &[b"VmRSS:", PAGE_TABLES])
 }
 
-/// The page tables of a process, bytes: `VmPTE` of the `status` file at this path.
+/// Returns the size of a process's page tables, in bytes: `VmPTE` of the `status` file at this path.
 pub fn page_tables(proc: impl AsFd, status: &str) -> Result<u64, Errno> {
     of_status(proc, status, &[PAGE_TABLES])
 }
 
 const PAGE_TABLES: &[u8] = b"VmPTE:";
 
-/// The sum of these lines of a `status` file, bytes.
+/// Returns the sum of the named lines of a `status` file, in bytes.
 fn of_status(proc: impl AsFd, status: &str, names: &[&[u8]]) -> Result<u64, Errno> {
     let flags = OFlag::O_RDONLY | OFlag::O_CLOEXEC;
     let file = openat(proc, status, flags, Mode::empty())?;
-    // The file has less than 2 KiB, of which these are in the first half.
+    // The file is shorter than 2 KiB, and these lines are in its first half.
     let mut text = [0; 4096];
     let length = nix::unistd::read(&file, &mut text)?;
     sum_in(&text[..length], names).ok_or(Errno::EIO)
@@ -125,8 +124,8 @@ fn sum_in(status: &[u8], names: &[&[u8]]) -> Option<u64> {
     Some(sum << 10)
 }
 
-/// The children of a process, of all its threads. The list may be incomplete while children come
-/// and go. It is empty if the process is gone.
+/// Returns the children of all threads of a process. The list may be incomplete while children come and go. It is empty
+/// if the process is gone.
 pub fn children(proc: BorrowedFd, pid: Pid) -> Vec<Pid> {
     match listed_children(proc, pid) {
         Err(_) if is_hidden(pid) || read(proc, "thread-self/children").is_err() => {
@@ -136,13 +135,13 @@ pub fn children(proc: BorrowedFd, pid: Pid) -> Vec<Pid> {
     }
 }
 
-/// Whether a process without a directory is there: a procfs with `hidepid` shows an ordinary user no process that the
-/// user may not trace.
+/// Returns whether a process without a directory exists: a procfs with `hidepid` hides processes that the user may not
+/// trace.
 fn is_hidden(pid: Pid) -> bool {
     matches!(kill(pid, None), Ok(()) | Err(Errno::EPERM))
 }
 
-/// What `/proc/PID/task/TID/children` lists, in kernels that have it (`CONFIG_PROC_CHILDREN`).
+/// Returns the pids in `/proc/PID/task/TID/children`, on kernels that have it (`CONFIG_PROC_CHILDREN`).
 fn listed_children(proc: BorrowedFd, pid: Pid) -> Result<Vec<Pid>, Errno> {
     let mut children = Vec::new();
     let tasks = format!("{pid}/task");
@@ -156,7 +155,7 @@ fn listed_children(proc: BorrowedFd, pid: Pid) -> Result<Vec<Pid>, Errno> {
     Ok(children)
 }
 
-/// Every process that names this one as its parent.
+/// Returns every process whose parent is this one.
 fn found_children(proc: BorrowedFd, pid: Pid) -> Vec<Pid> {
     let all = numbers(proc, ".").unwrap_or_default();
     all.into_iter()
@@ -164,7 +163,7 @@ fn found_children(proc: BorrowedFd, pid: Pid) -> Vec<Pid> {
         .collect()
 }
 
-/// The entries of a directory that are numbers.
+/// Returns the numeric entries of a directory.
 pub(super) fn numbers(proc: BorrowedFd, path: &str) -> Result<Vec<Pid>, Errno> {
     let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
     let dir = openat(proc, path, flags, Mode::empty())?;
@@ -174,12 +173,12 @@ pub(super) fn numbers(proc: BorrowedFd, path: &str) -> Result<Vec<Pid>, Errno> {
         .collect())
 }
 
-/// The entries of an open directory that are numbers. opendir(3) would make three calls more.
+/// Returns the numeric entries of an open directory. Bypasses opendir(3), which would make three more calls.
 pub fn numbers_in(dir: BorrowedFd) -> Result<Vec<i32>, Errno> {
     let mut found = Vec::new();
     let mut buffer = [0_u8; 4096];
     loop {
-        // SAFETY: the kernel writes no more than the buffer's length.
+        // SAFETY: `buffer` is live, and the kernel writes no more than its length.
         let length = check(unsafe {
             libc::syscall(
                 libc::SYS_getdents64,
@@ -205,9 +204,9 @@ pub fn numbers_in(dir: BorrowedFd) -> Result<Vec<i32>, Errno> {
     }
 }
 
-/// The name of the first of some entries, and the entries after it.
+/// Splits off the first directory entry. Returns its name and the remaining entries.
 fn first_entry(entries: &[u8]) -> Option<(&[u8], &[u8])> {
-    /// Where an entry has its own length, and its name, which ends with a zero (`linux_dirent64`).
+    /// The offsets of an entry's length and of its NUL-terminated name (`linux_dirent64`).
     const LENGTH: usize = 16;
     const NAME: usize = 19;
     let length = entries.get(LENGTH..LENGTH + 2)?.try_into().ok()?;
@@ -216,7 +215,7 @@ fn first_entry(entries: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((name, rest))
 }
 
-/// The target of a link.
+/// Returns the target of a symbolic link.
 pub fn link(proc: BorrowedFd, path: &str) -> Result<String, Errno> {
     let says = readlinkat(proc, path)?;
     says.into_string().map_err(|_| Errno::EILSEQ)
@@ -246,7 +245,7 @@ pub fn open(proc: BorrowedFd, path: &str) -> Result<OwnedFd, Errno> {
     )
 }
 
-/// The text of a file.
+/// Reads a file as text.
 pub fn read(proc: BorrowedFd, path: &str) -> Result<String, Errno> {
     let file = open(proc, path)?;
     let mut text = Vec::new();
@@ -266,7 +265,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_may_look_like_fields() {
+    fn process_name_may_contain_parentheses_and_fields() {
         let text = "7 (a) b (c) S 3 6 7 0 -1 4194560 1 2 3 4 10 20 30 40 20 0 5 0 999 0 0";
         let stat = Stat::parse(text).expect("it is a stat");
         let wanted = Stat {
@@ -286,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_does_not_hide_the_flags() {
+    fn process_name_cannot_forge_the_flags() {
         let rest = "1 2 3 4 10 20 30 40 20 0 5 0 999 0 0";
         let is_exiting = |text: String| Stat::parse(&text).map(|stat| stat.is_exiting());
         let ends = format!("7 (a) R 1) Z 1 7 7 0 -1 4194316 {rest}");
@@ -296,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn a_malformed_entry_is_no_end_of_the_list() {
+    fn malformed_directory_entry_is_an_error() {
         let entry = |length: u16| {
             let mut bytes = vec![0; 16];
             bytes.extend(length.to_ne_bytes());

@@ -1,4 +1,4 @@
-//! Files that can no longer change (memfd_create(2), fcntl(2) `F_ADD_SEALS`), and their bytes.
+//! Creates, seals and maps immutable files in memory (memfd_create(2), fcntl(2) `F_ADD_SEALS`).
 
 use std::ffi::CStr;
 use std::ops::Deref;
@@ -9,15 +9,15 @@ use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 
-/// The seals that keep a file's length and bytes as they are.
+/// The seals that make a file's length and contents immutable.
 const UNCHANGING: SealFlag = SealFlag::F_SEAL_SHRINK
     .union(SealFlag::F_SEAL_GROW)
     .union(SealFlag::F_SEAL_WRITE);
 
-/// Makes an empty file in memory that can be sealed.
+/// Creates an empty memfd that can be sealed.
 pub fn memory_file(name: &CStr) -> Result<OwnedFd, Errno> {
-    // `MFD_NOEXEC_SEAL` of `linux/memfd.h`, which nix does not name yet. A host may allow only this
-    // kind. Linux before 6.3 does not know the flag.
+    // `MFD_NOEXEC_SEAL` of `linux/memfd.h`, which nix does not define yet. A host may allow only this kind of memfd.
+    // Linux before 6.3 does not know the flag.
     const MFD_NOEXEC_SEAL: MFdFlags = MFdFlags::from_bits_retain(0x8);
     let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
     match memfd_create(name, flags | MFD_NOEXEC_SEAL) {
@@ -26,20 +26,21 @@ pub fn memory_file(name: &CStr) -> Result<OwnedFd, Errno> {
     }
 }
 
-/// Whether a file can no longer change. File systems without seals answer `EINVAL`, which means no.
+/// Returns whether a file is immutable. File systems without seals fail with `EINVAL`, which means no.
 pub fn is_unchanging(file: BorrowedFd) -> bool {
     let seals = fcntl(file, FcntlArg::F_GET_SEALS).unwrap_or(0);
     SealFlag::from_bits_truncate(seals).contains(UNCHANGING)
 }
 
-/// How often the kernel is asked to seal a file.
+/// The number of attempts to seal a file.
 const TRIES: usize = 8;
 
-/// Keeps the length and the bytes of a memory file as they are from now on.
+/// Makes the length and contents of a memfd immutable.
 ///
-/// The kernel waits a tenth of a second until nothing else uses one of its pages, and then answers `EBUSY`
-/// (`memfd_wait_for_pins` in mm/memfd.c). Its own reclaim uses pages, for moments, on a machine that has little memory
-/// left. A file that is mapped writable stays busy, and that answer comes at once.
+/// The kernel waits a tenth of a second until no other user holds a reference to one of its pages, and then fails with
+/// `EBUSY` (`memfd_wait_for_pins` in mm/memfd.c). On a machine with little free memory the kernel's own reclaim holds
+/// such references for moments, hence the retries. A file with a writable mapping also fails with `EBUSY`, without a
+/// wait.
 pub fn seal(file: BorrowedFd) -> Result<(), Errno> {
     let seals = || FcntlArg::F_ADD_SEALS(UNCHANGING | SealFlag::F_SEAL_SEAL);
     let mut tries = (0..TRIES).map(|_| fcntl(file, seals()).map(drop));
@@ -47,34 +48,34 @@ pub fn seal(file: BorrowedFd) -> Result<(), Errno> {
     ended.unwrap_or(Err(Errno::EBUSY))
 }
 
-/// The bytes of a file that can no longer change, mapped and not copied.
+/// The contents of an immutable file, mapped and not copied.
 #[derive(Debug)]
 pub struct SealedBytes {
     start: NonNull<u8>,
     length: usize,
 }
 
-// SAFETY: the bytes are read-only for every thread and process as long as they are mapped, and nothing
-// in the value belongs to a thread.
+// SAFETY: the bytes are read-only for every thread and process as long as they are mapped, and nothing in the value is
+// tied to a thread.
 unsafe impl Send for SealedBytes {}
 // SAFETY: as above.
 unsafe impl Sync for SealedBytes {}
 
 impl SealedBytes {
-    /// Maps the first `length` bytes.
+    /// Maps the first `length` bytes of a file.
     ///
-    /// `EINVAL` if the file can still change, or `length` is 0.
+    /// `EINVAL` if the file is not immutable, is shorter, or `length` is 0.
     pub fn map(file: impl AsFd, length: usize) -> Result<Self, Errno> {
         let file = file.as_fd();
         if !is_unchanging(file) {
             return Err(Errno::EINVAL);
         }
-        // The file cannot shrink any more: check against the length that it keeps.
+        // The file can no longer shrink, so its length is checked once.
         let size = nix::sys::stat::fstat(file)?.st_size;
         if usize::try_from(size).is_ok_and(|size| size < length) {
             return Err(Errno::EINVAL);
         }
-        // SAFETY: a new mapping at an address that the kernel chooses, which overlaps nothing.
+        // SAFETY: a new mapping at an address that the kernel chooses, which overlaps no existing mapping.
         let start = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
@@ -96,15 +97,15 @@ impl Deref for SealedBytes {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: `map` checked that the file has these bytes and can neither shrink nor be written
-        // to, so they exist and stay unchanged until `drop` unmaps them.
+        // SAFETY: `map` checked that the file has these bytes and can neither shrink nor be written to, so they exist
+        // and stay unchanged until `drop` unmaps them.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.length) }
     }
 }
 
 impl Drop for SealedBytes {
     fn drop(&mut self) {
-        // SAFETY: `map` made this mapping, of this length, and every borrow from it has ended.
+        // SAFETY: `map` created this mapping, of this length, and every borrow from it has ended.
         unsafe { libc::munmap(self.start.as_ptr().cast(), self.length) };
     }
 }

@@ -1,4 +1,4 @@
-//! Loading a compiled filter (seccomp(2)), and answering its notifications (seccomp_unotify(2)).
+//! Loads compiled filters (seccomp(2)) and answers their notifications (seccomp_unotify(2)).
 
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
@@ -7,18 +7,18 @@ use nix::errno::Errno;
 use super::check;
 use super::descriptors::owned;
 
-/// Loads a filter into this thread. It applies to every thread and process that this thread creates.
+/// Loads a filter into this thread. Threads and processes that this thread creates later inherit it.
 ///
-/// Needs `no_new_privs`, or `CAP_SYS_ADMIN` in the thread's user namespace.
+/// Requires `no_new_privs`, or `CAP_SYS_ADMIN` in the thread's user namespace.
 pub fn load(program: &[(u16, u8, u8, u32)]) -> Result<(), Errno> {
     load_with(program, 0).map(drop)
 }
 
-/// Loads a filter and returns a listener, on which the filter's notifications can be answered. `EBUSY`
-/// if another filter of the thread has a listener already.
+/// Loads a filter and returns its listener, on which the filter's notifications are received and answered. `EBUSY` if
+/// another filter of the thread already has a listener.
 pub fn load_with_listener(program: &[(u16, u8, u8, u32)]) -> Result<OwnedFd, Errno> {
     match load_with(program, libc::SECCOMP_FILTER_FLAG_NEW_LISTENER) {
-        // The standard streams are open, so the kernel returns none of their numbers.
+        // The standard streams are open, so the kernel never returns their numbers.
         Ok(number) if number <= libc::c_long::from(libc::STDERR_FILENO) => Err(Errno::EBADF),
         Ok(number) => Ok(owned(number)),
         Err(errno) => Err(errno),
@@ -34,7 +34,7 @@ fn load_with(program: &[(u16, u8, u8, u32)], flags: libc::c_ulong) -> Result<lib
         len: u16::try_from(instructions.len()).map_err(|_| Errno::E2BIG)?,
         filter: instructions.as_mut_ptr(),
     };
-    // SAFETY: `header` points at `len` live instructions; the kernel copies and checks them.
+    // SAFETY: `header` points to `len` live instructions, which the kernel copies and validates.
     check(unsafe {
         libc::syscall(
             libc::SYS_seccomp,
@@ -45,27 +45,27 @@ fn load_with(program: &[(u16, u8, u8, u32)], flags: libc::c_ulong) -> Result<lib
     })
 }
 
-/// A system call that waits for an answer.
+/// A system call that waits for a reply.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked {
-    /// The identifier of the notification, to answer it.
+    /// The identifier of the notification, needed to reply.
     pub id: u64,
-    /// The thread, in this process's pid namespace; 0 if it is not visible there.
+    /// The calling thread, in this process's pid namespace; 0 if it is not visible there.
     pub thread: u32,
-    /// The call's arguments. The target of a pointer and the file behind a descriptor may change
+    /// The arguments of the call. Memory behind a pointer, and the file behind a descriptor number, may change
     /// meanwhile.
     pub arguments: [u64; 6],
     /// The number of the system call.
     pub call: libc::c_int,
 }
 
-/// `SECCOMP_USER_NOTIF_FLAG_CONTINUE`, which libc has as another type than the field.
+/// `SECCOMP_USER_NOTIF_FLAG_CONTINUE`. libc's constant does not have the type of the field.
 const CONTINUE: u32 = 1;
 
-/// The answer to a call.
+/// The reply to a notification.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Reply {
-    /// The kernel executes it.
+    /// The kernel executes the call.
     Continue,
     /// The call returns this error.
     Error(Errno),
@@ -73,12 +73,12 @@ pub enum Reply {
     Value(i64),
 }
 
-/// Receives the next notification of a listener that poll(2) reports as readable. `None` if its thread
+/// Receives the next notification of a listener that poll(2) reports as readable. Returns `None` if the calling thread
 /// is gone.
 pub fn asked(listener: BorrowedFd) -> Result<Option<Asked>, Errno> {
-    // SAFETY: a structure of integers, for which zeroes are valid, and which the kernel demands.
+    // SAFETY: a structure of integers, for which zeros are valid. The kernel requires it to be zeroed.
     let mut asked: libc::seccomp_notif = unsafe { std::mem::zeroed() };
-    // SAFETY: `asked` is live, and of the type that the request is made for.
+    // SAFETY: `asked` is live, and of the type that the request expects.
     let received = Errno::result(unsafe {
         libc::ioctl(
             listener.as_raw_fd(),
@@ -98,9 +98,9 @@ pub fn asked(listener: BorrowedFd) -> Result<Option<Asked>, Errno> {
     }
 }
 
-/// Whether the call still waits, so that its thread's number was not reused meanwhile.
+/// Returns whether the call still waits, which also proves that the pid of its thread was not reused.
 pub fn waits(listener: BorrowedFd, id: u64) -> bool {
-    // SAFETY: `id` is live, and of the type that the request is made for.
+    // SAFETY: `id` is live, and of the type that the request expects.
     let valid = unsafe {
         libc::ioctl(
             listener.as_raw_fd(),
@@ -111,10 +111,10 @@ pub fn waits(listener: BorrowedFd, id: u64) -> bool {
     valid == 0
 }
 
-/// Answers a call. A call whose thread is gone needs no answer.
+/// Replies to a notification. Succeeds if the calling thread is gone.
 ///
-/// The kernel may be interrupted while it waits for the filter's lock, and the call would wait for its answer as long as
-/// the guest lives. So what fails is tried again, twice.
+/// A signal may interrupt the ioctl while it waits for the filter's lock. The call would then wait for its reply as
+/// long as the guest lives, so a failed attempt is retried twice.
 pub fn answer(listener: BorrowedFd, id: u64, reply: Reply) -> Result<(), Errno> {
     let (val, error, flags) = match reply {
         Reply::Continue => (0, 0, CONTINUE),
@@ -128,7 +128,7 @@ pub fn answer(listener: BorrowedFd, id: u64, reply: Reply) -> Result<(), Errno> 
         flags,
     };
     let attempt = || {
-        // SAFETY: `reply` is live, and of the type that the request is made for.
+        // SAFETY: `reply` is live, and of the type that the request expects.
         let result = Errno::result(unsafe {
             libc::ioctl(
                 listener.as_raw_fd(),

@@ -1,7 +1,7 @@
-//! Starts one program when a signal comes, also while this process runs native code or waits.
+//! Starts a program on a signal, even while this process runs native code or waits.
 //!
-//! The program becomes a child of the namespace's init and not of this process, whose `wait` would report it
-//! otherwise.
+//! The program becomes a child of the namespace's init. As a child of this process, it could be reaped by the guest's
+//! own wait(2).
 
 use std::ffi::CString;
 use std::os::fd::{BorrowedFd, IntoRawFd, RawFd};
@@ -15,29 +15,29 @@ use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction
 
 use super::descriptors::owned;
 
-/// The signal. No part of the kernel, and no known library, sends or uses it.
+/// The starting signal. Neither the kernel nor any known library sends or uses it.
 pub const SIGNAL: Signal = Signal::SIGSTKFLT;
 
-/// The number of the input in the program.
+/// The descriptor number of the input in the started program.
 pub const INPUT: RawFd = 3;
 
-/// Each process of the start has one: a few system calls.
+/// The size of the stack of each intermediate process, bytes. Each makes only a few system calls.
 const STACK: usize = 16 * 1024;
 
-/// Exit status of a start that failed. Nothing reads it.
+/// The exit status of a failed start. It is not read.
 const FAILED: libc::c_int = 127;
 
-/// What a start needs. A signal handler may not allocate, so it is complete before the first signal.
+/// The data of a start, complete before the first signal, because a signal handler must not allocate.
 struct Prepared {
     arguments: Pointers,
     environment: Pointers,
     input: RawFd,
-    /// Of [`STACK`] bytes each, which are never freed. Processes of the start write to them.
+    /// Two stacks of [`STACK`] bytes, never freed, on which the processes of a start run.
     stacks: [*mut u8; 2],
     is_starting: AtomicBool,
 }
 
-/// An array of C strings that ends with a null pointer.
+/// A null-terminated array of C strings.
 struct Pointers {
     _owned: Vec<CString>,
     pointers: Vec<*const libc::c_char>,
@@ -55,9 +55,11 @@ impl Pointers {
 
 static PREPARED: AtomicPtr<Prepared> = AtomicPtr::new(ptr::null_mut());
 
-/// From now on, [`SIGNAL`] starts the program that `arguments` names, by its path, with `input` as descriptor
-/// [`INPUT`] and no other descriptor. A copy of the input, a socket, is kept open below `below`, at the highest number that
-/// this process may use. If the program cannot be started, the socket's other end gets the errno as one byte.
+/// Prepares the start: from now on, [`SIGNAL`] starts the program whose path is the first of `arguments`, with `input`
+/// as descriptor [`INPUT`] and no other open descriptor.
+///
+/// `input` is a socket. A copy of it stays open at the highest number below `below` that this process may use. If the
+/// program cannot be started, the errno is sent to the socket's peer as one byte.
 pub fn prepare(
     arguments: Vec<CString>,
     environment: Vec<CString>,
@@ -74,31 +76,31 @@ pub fn prepare(
         stacks: [(); 2].map(|()| Box::leak(vec![0; STACK].into_boxed_slice()).as_mut_ptr()),
         is_starting: AtomicBool::new(false),
     });
-    // It is never freed: a handler may use it at any time.
+    // Never freed, because a handler may use it at any time.
     PREPARED.store(Box::into_raw(prepared), Ordering::Release);
     let action = SigAction::new(
         SigHandler::Handler(handle),
         SaFlags::SA_RESTART | SaFlags::SA_ONSTACK,
         SigSet::all(),
     );
-    // SAFETY: the handler makes only async-signal-safe calls, and restores errno.
+    // SAFETY: the handler makes only async-signal-safe calls and restores errno.
     unsafe { sigaction(SIGNAL, &action) }.map(drop)
 }
 
 extern "C" fn handle(_: libc::c_int) {
     let prepared = PREPARED.load(Ordering::Acquire);
-    // SAFETY: the pointer is null, or that of a box which is never freed and is only read.
+    // SAFETY: the pointer is null, or comes from a box that is never freed and only read.
     let Some(now) = (unsafe { prepared.as_ref() }) else {
         return;
     };
-    // Another thread may have the signal too, and the stacks are those of one start.
+    // Another thread may be handling the same signal, and there are stacks for one start only.
     if now.is_starting.swap(true, Ordering::Acquire) {
         return;
     }
     let errno = Errno::last_raw();
-    let pid = start_in_copy(between, now, 0, 0);
+    let pid = start_in_copy(intermediate, now, 0, 0);
     if pid > 0 {
-        // SAFETY: a null pointer for the status. The child has no exit signal, so that only this call finds it.
+        // SAFETY: the status pointer may be null. The child has no exit signal, so only a wait with __WCLONE finds it.
         while unsafe { libc::waitpid(pid, ptr::null_mut(), libc::__WCLONE) } < 0
             && Errno::last() == Errno::EINTR
         {}
@@ -109,8 +111,8 @@ extern "C" fn handle(_: libc::c_int) {
     now.is_starting.store(false, Ordering::Release);
 }
 
-/// Calls a function in a new process that shares this one's memory, while this one waits until that ends or
-/// executes a program.
+/// Calls a function in a new process that shares this one's memory. Suspends this process until the new one exits or
+/// executes a program (`CLONE_VM | CLONE_VFORK`).
 fn start_in_copy(
     function: extern "C" fn(*mut libc::c_void) -> libc::c_int,
     prepared: &Prepared,
@@ -118,8 +120,8 @@ fn start_in_copy(
     signal: libc::c_int,
 ) -> libc::pid_t {
     let stack = prepared.stacks[stack];
-    // SAFETY: the pointer is aligned down within the stack, which no other process uses before this one is done
-    // with it: CLONE_VFORK suspends the caller, whose memory and errno the new process shares until then.
+    // SAFETY: the stack's top is aligned and within the stack, which no other process uses before this one is done with
+    // it: CLONE_VFORK suspends the caller, whose memory and errno the new process shares until then.
     unsafe {
         let top = stack.add(STACK);
         let top = top.sub(top as usize & 15);
@@ -132,9 +134,10 @@ fn start_in_copy(
     }
 }
 
-/// The parent of the program, which ends as soon as that runs. The program is an orphan then.
-extern "C" fn between(prepared: *mut libc::c_void) -> libc::c_int {
-    // SAFETY: what `handle` has passed.
+/// Runs as the parent of the program, and exits as soon as the program runs. That makes the program an orphan, which
+/// the init adopts.
+extern "C" fn intermediate(prepared: *mut libc::c_void) -> libc::c_int {
+    // SAFETY: `handle` passes a pointer to the `Prepared` that is never freed.
     let prepared = unsafe { &*prepared.cast::<Prepared>() };
     if start_in_copy(execute, prepared, 1, libc::SIGCHLD) < 0 {
         report_failure(prepared.input);
@@ -143,12 +146,12 @@ extern "C" fn between(prepared: *mut libc::c_void) -> libc::c_int {
 }
 
 extern "C" fn execute(prepared: *mut libc::c_void) -> libc::c_int {
-    // SAFETY: what `between` has passed. The calls are async-signal-safe, concern this process's own table of
-    // descriptors, and get pointers to arrays that end with a null pointer. All signals are blocked, so that no
+    // SAFETY: `intermediate` passes a pointer to the `Prepared` that is never freed. The calls are async-signal-safe,
+    // affect only this process's own descriptor table, and get null-terminated arrays. All signals are blocked, so no
     // handler runs on the shared memory.
     unsafe {
         let prepared = &*prepared.cast::<Prepared>();
-        // Refused where a worker may not leave its process group.
+        // Fails in a worker whose filter forbids it to leave its process group.
         libc::setsid();
         let null = libc::open(c"/dev/null".as_ptr(), libc::O_RDWR);
         if null < 0
@@ -170,22 +173,22 @@ extern "C" fn execute(prepared: *mut libc::c_void) -> libc::c_int {
     FAILED
 }
 
-/// Tells the socket's other end why the program is not started, and takes what has come for the program, whose sender
-/// then sees that it is gone. What comes after the errno is of a later start: its sender has seen this one's end.
+/// Sends the errno to the socket's peer, and discards data that has already arrived for the program, so that its sender
+/// notices that the program is gone. Data that arrives after the errno was sent belongs to a later start: its sender
+/// has seen the failure of this one.
 fn report_failure(socket: RawFd) {
-    // No errno of the kernel's is greater.
+    // Every errno of the kernel fits into a byte.
     let errno = [u8::try_from(Errno::last_raw()).unwrap_or_default()];
     let mut taken = [0_u8];
     let mut waiting: libc::c_int = 0;
-    // SAFETY: async-signal-safe calls, with arrays of the length that they get, and a pointer to the integer that
-    // FIONREAD writes.
+    // SAFETY: async-signal-safe calls on live buffers of the passed length, and on the integer that FIONREAD writes.
     unsafe {
         if libc::ioctl(socket, libc::FIONREAD, &raw mut waiting) < 0 {
             waiting = 1;
         }
         libc::write(socket, errno.as_ptr().cast(), errno.len());
         for _ in 0..waiting {
-            // Descriptors for which there is no room are closed.
+            // Descriptors in the message are closed, because there is no control buffer.
             libc::recv(socket, taken.as_mut_ptr().cast(), 1, libc::MSG_DONTWAIT);
         }
     }

@@ -1,7 +1,7 @@
-//! The signals by which the kernel ends a process that writes: SIGPIPE (pipe(7)) and SIGXFSZ (setrlimit(2)).
+//! Suppresses the signals by which the kernel ends a process that writes: SIGPIPE (pipe(7)) and SIGXFSZ (setrlimit(2)).
 //!
-//! How a process treats them is its own affair, and this library is in the process of another. It ends one that has the
-//! default of both, as a C program does.
+//! This library runs in other programs' processes, whose signal dispositions are not its to change. With the default
+//! dispositions, as in a C program, either signal would end the process.
 
 use std::mem::MaybeUninit;
 use std::ptr;
@@ -10,14 +10,14 @@ use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 
 const SIGNALS: [Signal; 2] = [Signal::SIGPIPE, Signal::SIGXFSZ];
 
-/// Calls a function whose writes fail with `EPIPE` or `EFBIG`, also where the signal would end this process. It concerns
-/// this thread alone. The function must start no process, which would have the signals blocked.
+/// Calls a function whose writes then fail with `EPIPE` or `EFBIG` instead of ending this process. Affects this thread
+/// only. The function must not start a process, which would inherit the blocked signals.
 pub fn as_errors<T>(writes: impl FnOnce() -> T) -> T {
     let _blocked = Blocked::new();
     writes()
 }
 
-/// This thread's mask before, and the signals that came for it since.
+/// This thread's previous signal mask, and the signals to discard: those that were not pending before.
 struct Blocked {
     before: Option<SigSet>,
     own: SigSet,
@@ -26,7 +26,7 @@ struct Blocked {
 impl Blocked {
     fn new() -> Self {
         let signals = SigSet::from_iter(SIGNALS);
-        // It fails only for a wrong argument.
+        // Fails only for an invalid argument.
         let before = signals.thread_swap_mask(SigmaskHow::SIG_BLOCK).ok();
         let pending = pending();
         let own = SIGNALS
@@ -48,26 +48,26 @@ impl Drop for Blocked {
     }
 }
 
-/// The signals that wait for this thread, or for any thread of this process (sigpending(2)).
+/// Returns the signals that are pending for this thread or for the process (sigpending(2)).
 fn pending() -> SigSet {
     let mut found = MaybeUninit::<libc::sigset_t>::zeroed();
-    // SAFETY: the kernel writes a set to where the pointer leads. It has no other error. The set is one of integers, which
-    // zeros are too.
+    // SAFETY: `found` is live, and the kernel writes a signal set to it; an invalid pointer is the only error. The set
+    // consists of integers, for which zeros are valid.
     unsafe {
         libc::sigpending(found.as_mut_ptr());
         SigSet::from_sigset_t_unchecked(found.assume_init())
     }
 }
 
-/// Takes the signals of a set that wait, so that they never come (sigtimedwait(2)).
+/// Discards the pending signals of a set (sigtimedwait(2)).
 fn take(signals: &SigSet) {
     let now = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: both pointers are to live values of the right type, and a null pointer asks for nothing.
+    // SAFETY: the set and the timeout are live values of the right types; a null `siginfo_t` is allowed.
     let next = || unsafe { libc::sigtimedwait(signals.as_ref(), ptr::null_mut(), &raw const now) };
-    // An error says that none waits.
+    // An error means that none is pending.
     while next() > 0 {}
 }
 
@@ -88,7 +88,8 @@ mod tests {
     use crate::sys::process::exit_now;
     use crate::sys::sealed::memory_file;
 
-    /// In a process with the default of both signals and a limit of one byte, which a harness has not.
+    /// Runs `writes` in a child with the default disposition of both signals and a file size limit of one byte, which a
+    /// test harness does not have.
     fn ends_with(writes: fn() -> i32) -> WaitStatus {
         // SAFETY: the child only makes system calls.
         match unsafe { fork() }.unwrap() {
@@ -118,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_that_would_end_its_process_fails() {
+    fn fatal_write_fails_with_an_errno() {
         let ended = |writes| match ends_with(writes) {
             WaitStatus::Exited(_, errno) => Err(Errno::from_raw(errno)),
             WaitStatus::Signaled(_, signal, _) => Ok(signal),
@@ -128,7 +129,7 @@ mod tests {
         assert_eq!(ended(too_large), Ok(Signal::SIGXFSZ));
         assert_eq!(ended(|| as_errors(broken_pipe)), Err(Errno::EPIPE));
         assert_eq!(ended(|| as_errors(too_large)), Err(Errno::EFBIG));
-        // What has come is gone, and what comes afterwards has its effect.
+        // Signals of the wrapped writes are discarded, and later ones have their effect.
         let again = || {
             as_errors(too_large);
             as_errors(|| as_errors(broken_pipe));

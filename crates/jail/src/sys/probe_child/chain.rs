@@ -1,7 +1,6 @@
-//! The child's side: raw system calls on prepared data, and nothing else.
+//! Runs the chain in the child: raw system calls on prepared data, and nothing else.
 
-// Arguments of raw system calls are machine words, independent of how much the kernel reads of
-// them.
+// Arguments of raw system calls are machine words, even where the kernel reads only a part of them.
 #![allow(clippy::cast_sign_loss, clippy::cast_possible_truncation)]
 
 use std::ffi::CStr;
@@ -21,23 +20,23 @@ use super::{ChainStep as Step, DONE, Prepared, Report};
 const READ_ONLY_NOSUID_NODEV: u64 = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV;
 const NOSUID_NODEV_NOEXEC: u64 = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC;
 
-/// The current directory, as a directory descriptor argument.
+/// `AT_FDCWD` as a system call argument.
 const HERE: usize = libc::AT_FDCWD as usize;
 
-/// The argument that stands for a string.
+/// Returns a string as a system call argument.
 fn at(text: &CStr) -> usize {
     text.as_ptr().expose_provenance()
 }
 
 fn exit() -> ! {
     loop {
-        // SAFETY: exit_group(2) takes an integer and does not return; no destructor runs, which
-        // is right because everything the child holds is a copy of the parent's.
+        // SAFETY: exit_group(2) takes an integer and does not return. No destructor runs, which is intended: everything
+        // that the child holds is a copy of the parent's.
         unsafe { libc::syscall(libc::SYS_exit_group, 0) };
     }
 }
 
-/// Runs the whole chain, in the jail's own order.
+/// Runs the whole chain, in the order of the jail.
 pub(super) fn run(prepared: &Prepared) -> ! {
     let chain = Chain {
         report: prepared.report,
@@ -62,28 +61,28 @@ pub(super) fn run(prepared: &Prepared) -> ! {
     if first == 0 {
         chain.build_root(tree);
     }
-    // SAFETY: waits for the one child; a null status and rusage are allowed.
+    // SAFETY: waits for the only child; a null status and rusage are allowed.
     unsafe { libc::syscall(libc::SYS_wait4, first, 0_usize, libc::__WALL, 0_usize) };
     exit()
 }
 
-/// The calls of one process.
+/// The reporting context of one process.
 #[derive(Clone, Copy)]
 struct Chain<'a> {
     report: &'a Report,
 }
 
 impl Chain<'_> {
-    /// Records the step, makes the call, and ends the process with the errno if it fails.
+    /// Records the step and executes the call. If the call fails, records the errno and exits.
     ///
-    /// Arguments are machine words: the kernel takes the low half of a word where it expects an int. Those that are
-    /// not given are 0.
+    /// Arguments are machine words: the kernel takes the low half of a word where it expects an int. Missing arguments
+    /// are 0.
     fn call(self, step: Step, number: c_long, arguments: &[usize]) -> usize {
         self.report.step.store(step as u32, Ordering::Release);
         let word = |index| arguments.get(index).copied().unwrap_or(0);
-        // SAFETY: the callers, all in this file, pass integers and pointers to NUL-terminated strings
-        // and structures that are static, on the caller's stack or in `Prepared`, none of which the
-        // kernel writes to. `libc::syscall` keeps no state but this process's own copy of errno.
+        // SAFETY: the callers, all in this file, pass integers and pointers to NUL-terminated strings and structures
+        // that are static, on the caller's stack or in `Prepared`. The kernel writes to none of them. `libc::syscall`
+        // has no state but errno, of which this process has its own copy.
         let result = unsafe { libc::syscall(number, word(0), word(1), word(2), word(3), word(4)) };
         usize::try_from(result).unwrap_or_else(|_| {
             self.report
@@ -104,12 +103,12 @@ impl Chain<'_> {
         self.call(Step::DropGroups, libc::SYS_setgroups, &[0, no_groups]);
         self.call(Step::DropGid, libc::SYS_setresgid, &[gid, gid, gid]);
         self.call(Step::DropUid, libc::SYS_setresuid, &[uid, uid, uid]);
-        // After a uid change, a process owns nothing in its own /proc until it is dumpable again.
+        // After a uid change, root owns the files of /proc/self until the process is dumpable again.
         let dumpable = libc::PR_SET_DUMPABLE as usize;
         self.call(Step::DropUid, libc::SYS_prctl, &[dumpable, 1]);
     }
 
-    /// A read-only copy of `/usr`, mounted nowhere yet.
+    /// Returns a detached read-only copy of `/usr`.
     fn clone_tree(self) -> usize {
         let clone = (OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE as u32) as usize;
         let arguments = [HERE, at(c"/usr"), clone];
@@ -122,7 +121,7 @@ impl Chain<'_> {
         tree
     }
 
-    /// The first process of the pid namespace: builds a root as the jail does.
+    /// Builds a root like the jail's, in the first process of the pid namespace.
     fn build_root(self, opened_as_root: Option<usize>) -> ! {
         let private = (libc::MS_REC | libc::MS_PRIVATE) as usize;
         let arguments = [0, at(c"/"), 0, private];
@@ -144,7 +143,7 @@ impl Chain<'_> {
         exit()
     }
 
-    /// A new procfs, mounted nowhere yet. The kernel grants it only if a complete procfs is visible.
+    /// Returns a new detached procfs. The kernel grants it only if a complete procfs is visible.
     fn detached_proc(self) -> usize {
         let call = |number, arguments: &[usize]| self.call(Step::MountProc, number, arguments);
         let flags = FSOPEN_CLOEXEC as usize;

@@ -1,10 +1,9 @@
 //! Tries the jail's whole chain of namespace and mount calls in a disposable child.
 //!
-//! The caller may be one thread of a large server. The child is therefore made by a raw clone(2)
-//! and runs only raw system calls: no allocation, no lock, no libc function with state, no
-//! `pthread_atfork` handler. It reports through one shared page, and the parent waits for it by its
-//! pidfd, so that neither a SIGCHLD handler nor a `waitpid(-1)` of the embedding program ever sees
-//! it.
+//! The caller may be one thread of a large server. The child is therefore created by a raw clone(2) and runs only raw
+//! system calls: no allocation, no lock, no libc function with state, no `pthread_atfork` handler. It reports through
+//! one shared page, and the parent waits for it by its pidfd, so that neither a SIGCHLD handler nor a `waitpid(-1)` of
+//! the embedding program ever sees it.
 
 mod chain;
 mod step;
@@ -20,32 +19,32 @@ use nix::sys::signal::{SigSet, SigmaskHow, pthread_sigmask};
 
 pub use step::ChainStep;
 
-/// The ids that the child takes, and how it maps them.
+/// The ids that the child switches to, and how it maps them.
 #[derive(Clone, Copy, Debug)]
 pub struct ChainIdentity {
-    /// The unprivileged uid and gid that root takes first; `None` for an ordinary user.
+    /// The unprivileged uid and gid to switch to first, as root; `None` for an ordinary user.
     pub drop_to: Option<(u32, u32)>,
-    /// The uid and gid on the host that the map names: `drop_to`, or the user's own.
+    /// The uid and gid on the host that are mapped: `drop_to`, or the user's own.
     pub outside: (u32, u32),
-    /// The uid and gid inside.
+    /// The uid and gid inside the user namespace.
     pub inside: (u32, u32),
 }
 
-/// The step that ended the chain.
+/// The step at which the chain failed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct ChainFailure {
     /// The step that failed.
     pub step: ChainStep,
-    /// The kernel's errno, or 0 if it ended the child instead of answering.
+    /// The errno, or 0 if the kernel killed the child instead.
     pub errno: i32,
 }
 
-/// What the child and its child write, and the parent reads once both have ended.
+/// The shared result, written by the child and its own child, and read by the parent once both have ended.
 #[repr(C)]
 struct Report {
-    /// The step being tried; `DONE` at the end.
+    /// The number of the current step; `DONE` at the end.
     step: AtomicU32,
-    /// Its errno once it has failed.
+    /// The errno of the current step, if it failed.
     errno: AtomicI32,
 }
 
@@ -65,7 +64,7 @@ impl Report {
     }
 }
 
-/// A page shared with the children.
+/// A page with a [`Report`], shared with the children.
 struct SharedReport {
     page: NonNull<Report>,
 }
@@ -92,20 +91,20 @@ impl SharedReport {
     }
 
     fn get(&self) -> &Report {
-        // SAFETY: the mapping lives as long as `self`, is page-aligned and zeroed, and all-zero
-        // bytes are a valid `Report`. Other processes write it only through its atomics.
+        // SAFETY: the mapping lives as long as `self` and is page-aligned, and all-zero bytes are a valid `Report`.
+        // Other processes write to it only through its atomics.
         unsafe { self.page.as_ref() }
     }
 }
 
 impl Drop for SharedReport {
     fn drop(&mut self) {
-        // SAFETY: exactly the mapping made in `new`, to which no reference outlives `self`.
+        // SAFETY: exactly the mapping made in `new`; no reference to it outlives `self`.
         unsafe { libc::munmap(self.page.as_ptr().cast(), size_of::<Report>()) };
     }
 }
 
-/// Everything that the child needs, prepared so that it allocates nothing.
+/// The data that the child needs, prepared so that it does not allocate.
 struct Prepared<'a> {
     report: &'a Report,
     drop_to: Option<(u32, u32)>,
@@ -113,10 +112,10 @@ struct Prepared<'a> {
     gid_map: CString,
 }
 
-/// A chain that takes longer hangs on something that would hang the jail too.
+/// The deadline for the chain. A chain that takes longer hangs on something that would also hang the jail.
 const DEADLINE_MS: u16 = 5_000;
 
-/// Tries the chain. The outer error means that the child could not even be prepared.
+/// Tries the chain. The outer error means that the child could not be prepared.
 pub fn try_chain(identity: ChainIdentity) -> Result<Result<(), ChainFailure>, Errno> {
     let shared = SharedReport::new()?;
     let map = |inside: u32, outside: u32| {
@@ -137,7 +136,7 @@ pub fn try_chain(identity: ChainIdentity) -> Result<Result<(), ChainFailure>, Er
     )?;
     let child = clone_child(&prepared);
     let unblocked = pthread_sigmask(SigmaskHow::SIG_SETMASK, Some(&before), None);
-    // Wait for the child first, so that it is not left behind if something else fails.
+    // Wait for the child first, so that it is reaped even if another call fails.
     let waited = child.map(|pidfd| wait_for(&pidfd));
     unblocked?;
     match waited {
@@ -149,13 +148,13 @@ pub fn try_chain(identity: ChainIdentity) -> Result<Result<(), ChainFailure>, Er
     }
 }
 
-/// Clones the child, which never returns from here.
+/// Clones the child, in which this function never returns.
 fn clone_child(prepared: &Prepared) -> Result<OwnedFd, Errno> {
     let mut pidfd: RawFd = -1;
-    // SAFETY: without CLONE_VM and with a null stack this is a fork: the child runs on its own copy
-    // of this stack. Its exit signal is 0, so no process is notified when it ends. The kernel
-    // writes the pidfd, close-on-exec, into `pidfd`, which is live. In the child only `chain::run`
-    // runs, which never returns and keeps to what this module's comment promises.
+    // SAFETY: without CLONE_VM and with a null stack this is a fork: the child runs on its own copy of this stack. Its
+    // exit signal is 0, so no process is notified when it ends. The kernel writes the pidfd, close-on-exec, into
+    // `pidfd`, which is live. The child runs only `chain::run`, which never returns and upholds the restrictions in the
+    // module's documentation.
     let pid = unsafe {
         libc::syscall(
             libc::SYS_clone,
@@ -170,7 +169,7 @@ fn clone_child(prepared: &Prepared) -> Result<OwnedFd, Errno> {
         chain::run(prepared);
     }
     Errno::result(pid)?;
-    // SAFETY: clone succeeded, so the kernel has just made this descriptor for us alone.
+    // SAFETY: clone succeeded, so the kernel has just created this descriptor and nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(pidfd) })
 }
 
@@ -183,7 +182,7 @@ fn wait_for(pidfd: &OwnedFd) -> Result<(), Errno> {
         }
     };
     if ready != Ok(1) {
-        // SAFETY: integers and a null pointer, which stands for an ordinary kill(2).
+        // SAFETY: integers and a null `siginfo_t`, which means an ordinary kill(2).
         unsafe {
             libc::syscall(
                 libc::SYS_pidfd_send_signal,
@@ -195,8 +194,8 @@ fn wait_for(pidfd: &OwnedFd) -> Result<(), Errno> {
         }
     }
     loop {
-        // SAFETY: a null `infop` and `rusage` are allowed by the raw call; the rest are integers.
-        // `__WALL` because the child's exit signal is not SIGCHLD.
+        // SAFETY: the raw call allows a null `infop` and `rusage`; the rest are integers. `__WALL` because the child's
+        // exit signal is not SIGCHLD.
         let waited = Errno::result(unsafe {
             libc::syscall(
                 libc::SYS_waitid,
@@ -209,8 +208,7 @@ fn wait_for(pidfd: &OwnedFd) -> Result<(), Errno> {
         });
         match waited {
             Err(Errno::EINTR) => {}
-            // A program that waits for every process with `__WALL` reaped it first: it is gone
-            // either way.
+            // A thread that waits for every process with `__WALL` has reaped the child first. It is gone either way.
             Ok(_) | Err(Errno::ECHILD) => return ready.map(drop),
             Err(errno) => return Err(errno),
         }

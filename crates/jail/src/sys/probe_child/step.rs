@@ -1,9 +1,9 @@
-//! The steps of the chain, in the order in which the jail makes them.
+//! The steps of the chain, in the order in which the jail executes them.
 
 use std::fmt;
 
 steps! {
-    /// One call of the chain.
+    /// A call of the chain.
     #[derive(Clone, Copy, Debug, Eq, PartialEq, Ord, PartialOrd)]
     #[repr(u32)]
     pub enum ChainStep: u32 {
@@ -27,7 +27,7 @@ steps! {
 }
 
 impl ChainStep {
-    /// Whether the step is about mounts; the others are about ids and namespaces.
+    /// Returns whether the step is about mounts; the others are about ids and namespaces.
     pub fn is_of_mounts(self) -> bool {
         matches!(
             self,

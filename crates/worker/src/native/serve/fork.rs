@@ -10,7 +10,7 @@ use crate::native::python;
 use crate::native::reaper::{self, ReaperFds};
 use sandfork_jail::failure::{Failure, InStep, Step};
 use sandfork_jail::sys;
-use sandfork_jail::sys::namespace_init::{Lives, NamespaceInit};
+use sandfork_jail::sys::namespace_init::{InitLifetime, NamespaceInit};
 use sandfork_jail::sys::process::{Fork, ForkedChild};
 
 /// The result of a fork, and the side on which this process is.
@@ -47,7 +47,7 @@ impl Server {
         // This applies to children only: the zygote itself stays, and returns for the next worker.
         unshare(CloneFlags::CLONE_NEWPID).in_step(Step::PidNamespace)?;
         self.is_away = true;
-        let init = sys::namespace_init::spawn(&mut self.stacks, Lives::UntilKilled);
+        let init = sys::namespace_init::spawn(&mut self.stacks, InitLifetime::UntilKilled);
         let init = init.in_step(Step::SpawnInit);
         let forked = init.and_then(|init| match self.fork() {
             Ok(forked) => Ok((init, forked)),

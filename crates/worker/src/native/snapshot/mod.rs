@@ -22,7 +22,7 @@ pub use self::shareable::Arenas;
 
 use super::run::Link;
 use sandfork_jail::restore::{Descriptor, Opened, Order};
-use sandfork_jail::sys::checkpoint::{Blob, Stood, program_break, stand};
+use sandfork_jail::sys::checkpoint::{Blob, Resumed, program_break, suspend};
 use sandfork_jail::sys::kernel_pointers::{detach, thread_pointer};
 use sandfork_jail::sys::kernel_state::KernelState;
 use sandfork_jail::{DATA, sys};
@@ -37,14 +37,14 @@ pub fn stand_for_copy(number: &str) -> Result<String, String> {
     let state = KernelState::save().map_err(|errno| failed("read the kernel's state", errno))?;
     let link = Link::inherited();
     let mut frame = StandingFrame::new(number, &[], &shareable::ranges());
-    let stood = stand(|place| {
+    let resumed = suspend(|place| {
         // From here until the supervisor has answered, nothing is allocated: it copies this memory meanwhile.
         link.send(frame.finish(place));
         let mut lengths = [0; 8];
         link.peek(&mut lengths);
     });
-    match stood {
-        Stood::Original => {
+    match resumed {
+        Resumed::Original => {
             // The only message that the supervisor sends now is the one to go on.
             let lengths = link.take(8);
             let lengths = lengths.chunks(4).map(|part| {
@@ -54,7 +54,7 @@ pub fn stand_for_copy(number: &str) -> Result<String, String> {
             link.take(lengths.sum());
             Ok(String::new())
         }
-        Stood::Copy(number) => {
+        Resumed::Copy(number) => {
             state
                 .load()
                 .map_err(|errno| failed("restore the kernel's state", errno))?;
