@@ -1,6 +1,7 @@
-//! Has each fork of a zygote copy at once what every worker writes to.
+//! Has each fork of a zygote eagerly copy the pages that every worker writes to.
 //!
-//! A child does what each worker does first. The pages that it had to copy are those that workers write to.
+//! To find these pages, a child rehearses what each worker does first. The pages that the child had to copy are those
+//! that workers write to.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -15,13 +16,13 @@ use sandfork_jail::sys::process::{Fork, SingleThreaded, exit_now, fork, page_siz
 use sandfork_jail::sys::uninterrupted;
 use sandfork_jail::zygote::Zygote;
 
-/// The most pages that are copied at each fork. A worker writes to 250 to 450.
+/// The maximum number of pages that are copied at each fork. A worker writes to 250 to 450.
 const MOST: usize = 1024;
 
-/// Returns how many pages each fork copies at once from here on.
+/// Pins the pages, and returns how many each fork copies eagerly from here on.
 ///
-/// An error changes nothing: workers copy one page at a time. The kernel has no io_uring for this process
-/// (`kernel.io_uring_disabled`, a container's filter), or allows it no such memory (`RLIMIT_MEMLOCK`).
+/// An error changes nothing: workers copy one page at a time. The causes are that this process may not use io_uring
+/// (`kernel.io_uring_disabled`, a container's filter) or may not lock this much memory (`RLIMIT_MEMLOCK`).
 pub fn arrange(zygote: &mut Zygote, rehearse: impl FnOnce()) -> Result<usize, Errno> {
     let pagemap = zygote.pagemap.take().ok_or(Errno::ENOENT)?;
     let proc = zygote.proc.as_fd();
@@ -35,7 +36,7 @@ pub fn arrange(zygote: &mut Zygote, rehearse: impl FnOnce()) -> Result<usize, Er
         python::after_fork_in_child();
         rehearse();
         _ = write(&tell_done, &[0]);
-        // Until the other end is closed. What a process has copied shows only while it lives.
+        // Wait until the parent closes its end: a process's copied pages are visible only while it lives.
         _ = uninterrupted(|| read(&until, &mut [0]));
         exit_now(0)
     }
@@ -44,7 +45,7 @@ pub fn arrange(zygote: &mut Zygote, rehearse: impl FnOnce()) -> Result<usize, Er
         return Err(Errno::ECHILD);
     };
     drop(tell_done);
-    // A package that was preloaded may have left a handler, whose signal interrupts the call.
+    // Retry, because a preloaded package may have installed a signal handler.
     let copied = match uninterrupted(|| read(&done, &mut [0])) {
         Ok(1) => find_copied(proc, pagemap.as_fd()),
         Ok(_) => Err(Errno::ECHILD),
@@ -59,7 +60,8 @@ pub fn arrange(zygote: &mut Zygote, rehearse: impl FnOnce()) -> Result<usize, Er
         return Err(Errno::E2BIG);
     }
     let ring: OwnedFd = pin(&copied)?;
-    // It lives as long as the zygote. In a worker its number is that of another descriptor.
+    // The ring lives as long as the zygote. In a worker its number belongs to another descriptor, so it must not be
+    // closed.
     std::mem::forget(ring);
     Ok(pages)
 }

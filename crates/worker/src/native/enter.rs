@@ -1,4 +1,4 @@
-//! `enter`: from an interpreter outside any jail to a zygote in one, and what the later functions need of it.
+//! `enter`: turns an interpreter outside any jail into a jailed zygote, and keeps the state that later functions need.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -19,10 +19,10 @@ use sandfork_jail::sys;
 use sandfork_jail::sys::sealed::SealedBytes;
 use sandfork_jail::zygote::{self, Zygote};
 
-/// Descriptor 0 of the process, as the supervisor starts it, is the control socket.
+/// The control socket, as descriptor 0 of the process that the supervisor starts.
 const CONTROL: i32 = 0;
 
-/// What `enter` leaves for `serve`. The zygote has one thread.
+/// The state that `enter` leaves for `serve`. Thread-local, because the zygote has one thread.
 pub struct Entered {
     pub control: OwnedFd,
     pub jail: ZygoteJail,
@@ -36,19 +36,19 @@ thread_local! {
     static ENTERED: RefCell<Option<Entered>> = const { RefCell::new(None) };
 }
 
-/// Calls a function with what `enter` has left.
+/// Calls a function with the state that `enter` left.
 pub fn in_jail<T>(act: impl FnOnce(&Entered) -> Result<T, String>) -> Result<T, String> {
     ENTERED.with_borrow(|entered| act(entered.as_ref().ok_or("not in the jail yet")?))
 }
 
-/// Takes all of it.
-pub fn leave() -> Result<Entered, String> {
+/// Takes the state that `enter` left.
+pub fn take_entered() -> Result<Entered, String> {
     ENTERED.take().ok_or_else(|| "not in the jail yet".into())
 }
 
-/// Enters the jail. Its argument is the interpreter's facts.
+/// Enters the jail. `facts` are the interpreter's facts.
 pub fn enter(facts: &str) -> Result<String, String> {
-    let control = take_streams().map_err(words)?;
+    let control = take_streams().map_err(errno_text)?;
     send_message(
         control.as_fd(),
         &FromZygote::Facts {
@@ -56,26 +56,26 @@ pub fn enter(facts: &str) -> Result<String, String> {
         },
         &[],
     )
-    .map_err(words)?;
+    .map_err(errno_text)?;
     let Some((ToZygote::Enter { length, lent }, fds)) =
-        recv_message(control.as_fd(), &mut vec![0; MAX_MESSAGE]).map_err(words)?
+        recv_message(control.as_fd(), &mut vec![0; MAX_MESSAGE]).map_err(errno_text)?
     else {
-        // The supervisor wanted only the facts, or refused them.
+        // The supervisor wanted only the facts, or rejected them.
         sys::process::exit_now(0);
     };
     let mut fds = fds.into_iter();
     let (Some(plan), Some(lifeline), Some(supervisor)) = (fds.next(), fds.next(), fds.next())
     else {
-        return Err("a plan, or what ends with the supervisor, is missing".into());
+        return Err("the plan, the lifeline or the supervisor's pidfd is missing".into());
     };
     let ZygotePlan { jail, python } = read_plan(&plan, length)?;
     drop(plan);
     match zygote::enter(&jail, &python, [lifeline, supervisor]) {
         Ok(zygote) => {
             if python.lifetime == Lifetime::ManyRuns {
-                // Before any module is preloaded: a worker uses too little of the libraries that packages
-                // load.
-                sys::memory::share_page_tables(zygote.proc.as_fd()).map_err(words)?;
+                // Before any module is preloaded: a worker uses too little of the libraries that packages load to
+                // benefit.
+                sys::memory::share_page_tables(zygote.proc.as_fd()).map_err(errno_text)?;
             }
             let setup = reply(&jail, &python)?;
             let mut lent: BTreeMap<Lent, OwnedFd> = lent.into_iter().zip(fds).collect();
@@ -94,28 +94,28 @@ pub fn enter(facts: &str) -> Result<String, String> {
 }
 
 fn read_plan(file: &OwnedFd, length: usize) -> Result<ZygotePlan, String> {
-    let bytes = SealedBytes::map(file, length).map_err(words)?;
+    let bytes = SealedBytes::map(file, length).map_err(errno_text)?;
     serde_json::from_slice(&bytes).map_err(|error| error.to_string())
 }
 
-/// Moves the control socket off descriptor 0 and gives the interpreter harmless streams: output of a package
-/// that is being preloaded is discarded.
+/// Moves the control socket away from descriptor 0 and opens /dev/null as the interpreter's streams, so that output of
+/// preloaded packages is discarded.
 fn take_streams() -> Result<OwnedFd, Errno> {
     sys::descriptors::relocate_stdio(CONTROL)
 }
 
-/// Reports why a step of the jail has failed, and ends the process.
+/// Reports the failed step of the jail and exits.
 pub fn end_with(control: &OwnedFd, failure: Failure) -> ! {
     let message = FromZygote::Failed {
         step: failure.step as u16,
         errno: failure.errno as i32,
     };
-    // Without a supervisor to receive the message, the process can only end.
+    // Without a supervisor to receive the message, exiting is all that is left.
     _ = send_message(control.as_fd(), &message, &[]);
     sys::process::exit_now(1)
 }
 
-/// What the bootstrap needs to continue in the jail.
+/// The data that the bootstrap needs to continue in the jail.
 #[derive(Serialize)]
 struct Prepared<'a> {
     env: &'a [(String, String)],
@@ -136,7 +136,7 @@ fn reply(jail: &ZygoteJail, setup: &PythonSetup) -> Result<String, String> {
     serde_json::to_string(&prepared).map_err(|error| error.to_string())
 }
 
-/// The kernel's words for an error.
-pub fn words(errno: Errno) -> String {
+/// Returns the message of an errno.
+pub fn errno_text(errno: Errno) -> String {
     errno.to_string()
 }

@@ -1,8 +1,7 @@
-//! The extension module that CPython loads from a sealed memfd. It enters the jail, serves requests
-//! for workers, and returns into Python in each worker.
+//! The extension module that CPython loads from a sealed memfd. It enters the jail, serves requests for workers, and
+//! returns into Python in each worker.
 //!
-//! It links no libpython and uses only the stable ABI, so that one library serves every
-//! CPython from 3.9 on.
+//! The module does not link libpython and uses only the stable ABI, so one library serves every CPython from 3.9 on.
 
 mod allowance;
 mod eager_copy;

@@ -1,30 +1,30 @@
-//! The Python module `_sandfork`: functions, called in this order by the bootstrap.
+//! The Python module `_sandfork`. The bootstrap calls its functions in this order.
 //!
-//! | function | argument | result |
+//! | function | argument | effect and result |
 //! |---|---|---|
-//! | `enter` | the interpreter's facts | in the zygote, jailed: JSON of `Prepared` |
-//! | `source` | a file of the guest's side, such as `values/encode` | its text, or an empty string if there is none |
-//! | `codes` | | the number of a memory file with byte code of an earlier zygote, or of an empty one to write it to; an empty string if there is none |
-//! | `keep` | | leaves what was written to that file to later zygotes: nothing more can be written to it |
+//! | `enter` | the interpreter's facts | enters the zygote's jail; returns JSON of `Prepared` |
+//! | `source` | the name of a guest file, such as `values/encode` | returns its text, or an empty string if there is none |
+//! | `codes` | | returns the descriptor number of a memfd with byte code of an earlier zygote, or of an empty one to fill; an empty string if there is none |
+//! | `keep` | | seals that memfd, which leaves the byte code to later zygotes |
 //! | `set_flags` | JSON list of the values of all fields of `sys.flags` | replaces `sys.flags` |
-//! | `preloading` | the module that is imported next, or an empty string after the last one | |
-//! | `unready` | JSON of `Unready` | |
-//! | `threads` | | the number of threads of the process |
-//! | `fonts` | an empty string, or the list of fonts to keep | the list that an earlier zygote made, or an empty string |
-//! | `shares` | | `memory` if workers would share memory that they could write to, or an empty string |
+//! | `preloading` | the module that is imported next, or an empty string after the last one | reports it to the supervisor |
+//! | `unready` | JSON of `Unready` | reports it to the supervisor and exits |
+//! | `threads` | | returns the number of threads of the process |
+//! | `fonts` | an empty string, or the font list to keep | returns the font list of an earlier zygote, or an empty string |
+//! | `shares` | | returns `memory` if workers would share memory that they could write to, or an empty string |
 //! | `settle` | | makes forks of the loaded memory cheaper; returns for how many bytes |
-//! | `limit_objects` | | in a worker that was checked: begins to limit what the interpreter allocates |
-//! | `begin_report`, `end_report` | | gives a guest's exception the memory that it needs to be described, and says whether the guest was refused some; takes it back |
-//! | `include_arrays` | the module with numpy's table of functions | counts the data of numpy's arrays as objects |
-//! | `rehearse` | what Python offers, as `run` takes it | does once what each worker would otherwise do first |
-//! | `serve` | JSON list of the preloaded modules, and what Python offers or `None` | in a worker, jailed: what it can read, `nothing` or `input`; where its environment differs from the zygote's, as JSON; whether its run was begun as by `run`, and what that returned. Never returns in the zygote |
-//! | `run` | what Python offers (`offer` in `worker.py`) | in a worker: greets the supervisor and serves its run. Returns only what is left to Python |
-//! | `compile` | a tuple: source, file name, which value is wanted, the filters of warnings and one by which all are errors | in a session: the code of all but a last expression, and the code of that, or `None` if they take a parser |
+//! | `limit_objects` | | in a worker that was checked: starts to limit the interpreter's allocations |
+//! | `begin_report`, `end_report` | | grants the memory that is needed to describe a guest's exception, and returns whether the guest was refused memory; withdraws it |
+//! | `include_arrays` | the module with numpy's function table | counts the data of numpy's arrays as objects |
+//! | `rehearse` | the tuple that `run` takes | does once what each worker would otherwise do first |
+//! | `serve` | JSON list of the preloaded modules, and the tuple that `run` takes or `None` | never returns in the zygote. Returns in a jailed worker: its standard input, `nothing` or `input`; the differences between its environment and the zygote's, as JSON; whether `run` was already called, and its result |
+//! | `run` | the tuple `offer` of `worker.py` | in a worker: greets the supervisor and serves its run. Returns only the part that is left to Python |
+//! | `compile` | a tuple: source, file name, the wanted value, the warning filters and a filter that turns every warning into an error | in a session: returns the code of everything but a trailing expression, and the code of that expression; `None` if they need a parser |
 //! | `programs` | the path of the interpreter | in a session, before guest code: prepares the process that starts programs |
-//! | `trim` | | in a worker: gives the memory back to the kernel that the C library keeps for later |
-//! | `stand` | the number of a request | in a session: stands while the supervisor copies the worker's memory. Returns an empty string, and in a worker that has taken on the memory the number of its request |
-//! | `restore` | the number of a request, and on the next line the supervisor's order | in a worker: takes on the memory of another. Returns only with an error |
-#![allow(clippy::unnecessary_wraps)] // the functions of the module's table are of one type
+//! | `trim` | | in a worker: returns memory that the C library retains to the kernel |
+//! | `stand` | the id of a request | in a session: suspends the worker while the supervisor copies its memory. Returns an empty string, or in a worker that was restored from the copy the id of its request |
+//! | `restore` | the id of a request and, on the next line, the supervisor's order | in a worker: replaces its memory by another worker's. Returns only with an error |
+#![allow(clippy::unnecessary_wraps)] // functions in the module's table share one signature
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
@@ -32,7 +32,7 @@ use std::os::unix::fs::FileExt;
 use nix::errno::Errno;
 use pyo3_ffi::PyObject;
 
-use crate::native::enter::{self, Entered, end_with, in_jail, words};
+use crate::native::enter::{self, Entered, end_with, errno_text, in_jail};
 use crate::native::python::{
     self, Flag, Object, Raised, clear_exception, create_module, functions, raise,
 };
@@ -43,7 +43,7 @@ use sandfork_jail::control::{FromZygote, Lifetime, NAMESPACES, send_message};
 use sandfork_jail::sys;
 
 /// CPython's entry point into the module.
-#[allow(unsafe_code)] // the name is what CPython looks for; nothing else exports it
+#[allow(unsafe_code)] // CPython looks up this name; nothing else exports it
 #[unsafe(no_mangle)]
 pub extern "C" fn PyInit__sandfork() -> *mut PyObject {
     create_module(
@@ -54,8 +54,8 @@ pub extern "C" fn PyInit__sandfork() -> *mut PyObject {
             text c"codes" => codes,
             text c"keep" => keep,
             text c"set_flags" => set_flags,
-            text c"preloading" => tell_preloading,
-            text c"unready" => tell_unready,
+            text c"preloading" => report_preloading,
+            text c"unready" => report_unready,
             text c"threads" => threads,
             text c"fonts" => fonts,
             text c"shares" => shares,
@@ -70,7 +70,7 @@ pub extern "C" fn PyInit__sandfork() -> *mut PyObject {
             object c"compile" => run::compile,
             text c"trim" => trim,
             text c"programs" => programs::prepare_programs,
-            text c"stand" => snapshot::stand_for_copy,
+            text c"stand" => snapshot::suspend_for_copy,
             text c"restore" => snapshot::restore,
         },
     )
@@ -90,7 +90,7 @@ fn codes(_: &str) -> Result<String, String> {
 fn keep(_: &str) -> Result<String, String> {
     in_jail(|entered| {
         if let Some(file) = &entered.codes {
-            // If this fails, the supervisor keeps nothing of it.
+            // If this fails, the supervisor does not keep the byte code.
             _ = sys::sealed::seal(file.as_fd());
         }
         Ok(String::new())
@@ -103,28 +103,28 @@ fn set_flags(values: &str) -> Result<String, String> {
     Ok(String::new())
 }
 
-fn tell_preloading(module: &str) -> Result<String, String> {
-    tell(&FromZygote::Preloading {
+fn report_preloading(module: &str) -> Result<String, String> {
+    report(&FromZygote::Preloading {
         module: (!module.is_empty()).then(|| module.to_owned()),
     })?;
     Ok(String::new())
 }
 
-fn tell_unready(why: &str) -> Result<String, String> {
+fn report_unready(why: &str) -> Result<String, String> {
     let why = serde_json::from_str(why).map_err(|error| error.to_string())?;
-    tell(&FromZygote::Unready(why))?;
+    report(&FromZygote::Unready(why))?;
     sys::process::exit_now(1)
 }
 
 /// Sends a message to the supervisor.
-fn tell(message: &FromZygote) -> Result<(), String> {
-    in_jail(|entered| send_message(entered.control.as_fd(), message, &[]).map_err(words))
+fn report(message: &FromZygote) -> Result<(), String> {
+    in_jail(|entered| send_message(entered.control.as_fd(), message, &[]).map_err(errno_text))
 }
 
 fn threads(_: &str) -> Result<String, String> {
     in_jail(|entered| {
         let count = sys::process::count_threads(entered.zygote.proc.as_fd());
-        count.map(|count| count.to_string()).map_err(words)
+        count.map(|count| count.to_string()).map_err(errno_text)
     })
 }
 
@@ -148,17 +148,17 @@ fn fonts(new: &str) -> Result<String, String> {
 
 fn shares(_: &str) -> Result<String, String> {
     in_jail(|entered| {
-        let shares = sys::memory::shares(entered.zygote.proc.as_fd()).map_err(words)?;
+        let shares = sys::memory::shares(entered.zygote.proc.as_fd()).map_err(errno_text)?;
         Ok(if shares { "memory" } else { "" }.into())
     })
 }
 
 fn settle(_: &str) -> Result<String, String> {
     in_jail(|entered| {
-        // Each fork would copy the entries of what is free, and each exit remove them.
+        // Each fork would copy the page-table entries of free memory, and each exit remove them.
         sys::memory::trim();
         let bytes = sys::memory::collapse(entered.zygote.proc.as_fd());
-        bytes.map(|bytes| bytes.to_string()).map_err(words)
+        bytes.map(|bytes| bytes.to_string()).map_err(errno_text)
     })
 }
 
@@ -166,7 +166,7 @@ fn serve_workers(argument: &Object) -> Result<Object, Raised> {
     let [preloaded, offer] = argument.items()?;
     let preloaded = preloaded.to_text()?;
     let born = serve(&preloaded, &offer).map_err(|message| raise(&message))?;
-    // Where there is something to read or another environment, Python prepares the worker first.
+    // With standard input or another environment, Python prepares the worker first.
     let is_ready = !offer.is_none() && born.input == "nothing" && born.env.is_empty();
     let left = if is_ready {
         Offer::of(&offer)?.serve()?
@@ -181,17 +181,17 @@ fn serve_workers(argument: &Object) -> Result<Object, Raised> {
     ])
 }
 
-/// A worker in its jail.
+/// A worker that was born and is in its jail.
 struct Born {
-    /// `nothing` or `input`.
+    /// `nothing` or `input`: the kind of its standard input.
     input: &'static str,
-    /// The variables of its environment that differ from the zygote's, as JSON; empty if there are none.
+    /// The environment variables that differ from the zygote's, as JSON; empty if there are none.
     env: String,
 }
 
 /// Does what each worker does first.
 fn rehearse(offer: &Object) {
-    // Without an offer Python serves the run. Its pages are copied one by one.
+    // Without an offer, Python serves the runs, and workers copy its pages one by one.
     if !offer.is_none()
         && Offer::of(offer)
             .and_then(|offer| offer.rehearse_worker())
@@ -211,13 +211,13 @@ fn serve(preloaded: &str, offer: &Object) -> Result<Born, String> {
         lifetime,
         codes,
         fonts,
-    } = enter::leave()?;
+    } = enter::take_entered()?;
     let reports = control.try_clone().map_err(|error| error.to_string())?;
     drop((codes, fonts));
     if let Err(failure) = zygote.leave_preload() {
         end_with(&reports, failure);
     }
-    let namespaces = namespaces(zygote.proc.as_fd()).map_err(words)?;
+    let namespaces = namespaces(zygote.proc.as_fd()).map_err(errno_text)?;
     let copied = match lifetime {
         Lifetime::ManyRuns => Some(eager_copy::arrange(&mut zygote, || rehearse(offer))),
         Lifetime::OneRun => None,
@@ -231,16 +231,16 @@ fn serve(preloaded: &str, offer: &Object) -> Result<Born, String> {
         namespaces,
         copied: copied.map(|pages| pages.map_err(|errno| errno as i32)),
     };
-    send_message(reports.as_fd(), &ready, &[]).map_err(words)?;
+    send_message(reports.as_fd(), &ready, &[]).map_err(errno_text)?;
     drop(reports);
-    match server.serve().map_err(words)? {
+    match server.serve().map_err(errno_text)? {
         Served::Finished => sys::process::exit_now(0),
         Served::Failed => sys::process::exit_now(1),
         Served::Worker(env) => {
-            // After the jail is complete: a hook of a preloaded package may start a thread, and a process
-            // with threads cannot enter a user namespace.
+            // After the jail is complete: a fork hook of a preloaded package may start a thread, and a multithreaded
+            // process cannot enter a user namespace.
             python::after_fork_in_child();
-            let input = standard_input().map_err(words)?;
+            let input = standard_input().map_err(errno_text)?;
             let env = if env.is_empty() {
                 String::new()
             } else {
@@ -256,13 +256,13 @@ fn trim(_: &str) -> Result<String, String> {
     Ok(String::new())
 }
 
-/// The namespaces of this process, as reported to the supervisor.
+/// Returns the namespaces of this process, as reported to the supervisor.
 fn namespaces(proc: BorrowedFd) -> Result<Vec<String>, Errno> {
     let link = |name| sys::procfs::link(proc, &format!("self/{name}"));
     NAMESPACES.into_iter().map(link).collect()
 }
 
-/// `nothing` if standard input is the null device (null(4): major number 1, minor number 3), else `input`.
+/// Returns `nothing` if standard input is the null device (null(4): major number 1, minor number 3), else `input`.
 fn standard_input() -> Result<&'static str, Errno> {
     let stdin = nix::sys::stat::fstat(std::io::stdin())?;
     let null = nix::sys::stat::makedev(1, 3);

@@ -1,9 +1,9 @@
-//! Network namespaces, each lent to one worker at a time.
+//! Lends network namespaces to workers, each to one worker at a time.
 //!
-//! Two workers in one network namespace can interact: a worker cannot bind an abstract name that the
-//! other has bound, and `/proc/self/net/unix` lists every socket. Creating a namespace for each worker
-//! would take longer than the rest of its start, and its end takes locks of the whole machine. So a
-//! namespace passes from a worker that has ended to the next one, once no socket is left in it.
+//! Two workers in one network namespace could interact: a worker cannot bind an abstract name that the other has bound,
+//! and `/proc/self/net/unix` lists every socket. Creating a namespace for each worker would take longer than the rest
+//! of its start, and destroying it takes machine-wide locks. A namespace is therefore reused after its worker has
+//! ended, once no socket is left in it.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -13,28 +13,27 @@ use nix::sched::{CloneFlags, setns, unshare};
 use nix::sys::stat::Mode;
 use nix::sys::uio::pread;
 
-/// The most namespaces kept for later workers. A socket may remain in some: the kernel collects sockets
-/// that hold each other through descriptors in flight at a time of its own choosing.
+/// The maximum number of namespaces kept for reuse. Sockets may remain in some: the kernel garbage-collects sockets
+/// that refer to each other through descriptors in flight at a time of its choosing.
 const MOST_FREE: usize = 16;
 
-/// An empty network namespace, without an interface that is up.
+/// An empty network namespace, in which no interface is up.
 pub struct Network {
     namespace: OwnedFd,
-    /// Its table of unix sockets (proc_pid_net(5)).
+    /// The namespace's table of unix sockets (proc_pid_net(5)).
     sockets: OwnedFd,
 }
 
 /// The network namespaces of one zygote.
 pub struct Networks {
-    /// The zygote's own, to return to after creating another.
+    /// The zygote's own namespace, to return to after creating another.
     home: OwnedFd,
     /// The namespaces that no worker uses.
     free: Vec<Network>,
 }
 
 impl Networks {
-    /// Starts with the namespace of the calling process, in which the process opens no socket
-    /// afterwards.
+    /// Starts with the namespace of the calling process. The process must not open a socket in it afterwards.
     pub fn new(proc: BorrowedFd) -> Result<Self, Errno> {
         let own = Network::current(proc)?;
         Ok(Self {
@@ -43,12 +42,11 @@ impl Networks {
         })
     }
 
-    /// A namespace without a socket: a returned one, or a new one.
+    /// Returns a namespace without a socket, reused or new.
     ///
     /// `proc` is the root of a procfs that shows the calling process.
     pub fn lend(&mut self, proc: BorrowedFd) -> Result<Network, Errno> {
-        // From the end: the most recently used namespace is the likeliest to be in the processor's
-        // caches.
+        // Search from the end: the most recently used namespace is the likeliest to be in the CPU's caches.
         for place in (0..self.free.len()).rev() {
             if self.free[place].is_empty()? {
                 return Ok(self.free.swap_remove(place));
@@ -60,7 +58,7 @@ impl Networks {
         made
     }
 
-    /// Takes a namespace back from a worker that has no process left.
+    /// Returns the namespace of a worker that has no process left to the pool.
     pub fn take_back(&mut self, network: Network) {
         if self.free.len() >= MOST_FREE {
             self.free.remove(0);
@@ -70,7 +68,7 @@ impl Networks {
 }
 
 impl Network {
-    /// The namespace of the calling process.
+    /// Opens the namespace of the calling process.
     fn current(proc: BorrowedFd) -> Result<Self, Errno> {
         let open = |path| {
             openat(
@@ -86,9 +84,9 @@ impl Network {
         })
     }
 
-    /// Whether the namespace has no unix socket; the jail's filter lets a guest create no other kind.
-    /// The table has a header line and one line per socket, so any text after the first line, even a
-    /// partial line, means a socket.
+    /// Returns whether the namespace has no unix socket; the jail's filter lets a guest create no other kind. The table
+    /// has a header line and one line per socket, so any text after the first line, even a partial line, means a
+    /// socket.
     fn is_empty(&self) -> Result<bool, Errno> {
         let mut text = [0; 256];
         let length = pread(&self.sockets, &mut text, 0)?;

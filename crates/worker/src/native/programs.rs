@@ -1,4 +1,4 @@
-//! `programs`: prepares a session's worker to start the process that starts the caller's programs.
+//! `programs`: prepares a session's worker to start the process that runs the caller's programs.
 
 use std::ffi::{CString, OsString};
 use std::os::fd::AsFd;
@@ -11,9 +11,9 @@ use super::sources;
 use sandfork_jail::DATA;
 use sandfork_jail::sys::starter;
 
-/// Its argument is the path of the interpreter, and its socket comes with the next byte.
+/// Prepares the start. `interpreter` is the interpreter's path. The socket for the process arrives with the next byte.
 pub fn prepare_programs(interpreter: &str) -> Result<String, String> {
-    // A supervisor without descriptors sends none, and starts no programs.
+    // A supervisor that is out of descriptors sends no socket, and starts no programs.
     let Ok(socket) = passed("socket for programs") else {
         return Ok(String::new());
     };
@@ -25,7 +25,7 @@ pub fn prepare_programs(interpreter: &str) -> Result<String, String> {
         both.push(value);
         both
     });
-    // None of them has a NUL inside: they come from the kernel's own strings, or from this file.
+    // No string contains a NUL: they come from the kernel's C strings or from this file.
     let texts = |all: Vec<OsString>| {
         let all = all.into_iter().map(|text| CString::new(text.into_vec()));
         all.collect::<Result<Vec<_>, _>>()
@@ -38,7 +38,7 @@ pub fn prepare_programs(interpreter: &str) -> Result<String, String> {
         DATA,
     );
     prepared.map_err(|errno| errno.desc().to_owned())?;
-    // The supervisor sends the signal only after this.
+    // Acknowledge: the supervisor sends the signal only after this byte.
     write(&socket, &[0])
         .map(|_| String::new())
         .map_err(|errno| errno.desc().to_owned())

@@ -1,13 +1,13 @@
-//! A worker's reaper, at level `landlock`: see `jail::reaper`. The zygote forks one process for each
-//! worker. It forks the worker, reports the worker's start and end on the monitor, and finally ends
-//! every process that the worker started.
+//! A worker's reaper at level `landlock` (see `jail::reaper`). The zygote forks one reaper process for each worker. The
+//! reaper forks the worker, reports the worker's birth and end on the monitor, and finally ends every process that the
+//! worker started.
 
 use std::os::fd::{AsFd, OwnedFd, RawFd};
 
 use nix::errno::Errno;
 use nix::unistd::{Pid, getpid};
 
-use crate::native::serve::tell_not_born;
+use crate::native::serve::report_not_born;
 use sandfork_jail::control::{Beneath, FromMonitor, send_message};
 use sandfork_jail::failure::{Failure, InStep, Step};
 use sandfork_jail::program::ZygoteJail;
@@ -15,21 +15,20 @@ use sandfork_jail::reaper::{EndReason, Reach, Reaper};
 use sandfork_jail::sys;
 use sandfork_jail::sys::process::{Dumpable, Fork, ForkedChild, Held, SingleThreaded};
 
-/// Exit status of a reaper that left a process behind. The zygote then looks for it.
+/// The exit status of a reaper that left a process behind. The zygote then kills it.
 const EXIT_FAILED: i32 = 70;
 
 /// The descriptors that a reaper keeps.
 pub struct ReaperFds<'a> {
-    /// The link to the supervisor, which shuts down the other end to end the worker.
+    /// The link to the supervisor, which shuts down its end to end the worker.
     pub monitor: &'a OwnedFd,
-    /// A handle on the zygote, whose end is also the worker's end.
+    /// The pidfd of the zygote. The worker ends with the zygote.
     pub zygote: &'a OwnedFd,
     /// The root of a procfs.
     pub proc: &'a OwnedFd,
 }
 
-/// Continues as the reaper of a new worker, in a process that the zygote has just forked. Returns in
-/// the worker only.
+/// Turns a process that the zygote has just forked into the reaper of a new worker. Returns in the worker only.
 pub fn fork_worker(
     own: ForkedChild,
     jail: &ZygoteJail,
@@ -44,7 +43,7 @@ pub fn fork_worker(
         Ok((_, Fork::Child(worker))) => return worker,
         Ok((reach, Fork::Parent(worker))) => serve(own, reach, worker, ties),
         Err(failure) => {
-            tell_not_born(ties.monitor, failure);
+            report_not_born(ties.monitor, failure);
             Err(failure)
         }
     };
@@ -52,8 +51,7 @@ pub fn fork_worker(
 }
 
 fn serve(own: ForkedChild, reach: Reach, worker: Pid, ties: &ReaperFds) -> Result<(), Failure> {
-    // Closes the worker's streams and the other workers' monitors, so that their peers see the end
-    // of file.
+    // Close the worker's streams and the other workers' monitors, so that their peers see EOF.
     let kept = own
         .hold(
             &[ties.zygote.as_fd(), ties.proc.as_fd()],
@@ -66,27 +64,27 @@ fn serve(own: ForkedChild, reach: Reach, worker: Pid, ties: &ReaperFds) -> Resul
     };
     let monitor = sys::descriptors::inherited(MONITOR);
     let born = Reaper::new(reach, worker).and_then(|reaper| {
-        // As the worker is. Otherwise a procfs with `hidepid` hides from the supervisor what orphans used.
+        // Like the worker. Otherwise a procfs with `hidepid` hides the resource usage of orphans from the supervisor.
         sys::process::set_dumpable(Dumpable::Yes)?;
         let own = sys::pidfd::open(getpid())?;
         let beneath = Beneath::Reaper;
         let handles = [reaper.handle().as_fd(), own.as_fd()];
-        // If the supervisor is gone, the monitor hangs up, which the reaper sees next.
+        // If the supervisor is gone, the monitor hangs up, which the reaper notices next.
         _ = send_message(monitor.as_fd(), &FromMonitor::Born { beneath }, &handles);
         Ok(reaper)
     });
     let reaper = born.in_step(Step::ForkReaper).inspect_err(|failure| {
-        tell_not_born(&monitor, *failure);
+        report_not_born(&monitor, *failure);
     })?;
     let over = reaper
         .watch(&[monitor.as_fd(), zygote.as_fd()])
         .in_step(Step::ForkReaper)?;
     if let EndReason::Ended(exit) = over {
-        // At once: the supervisor need not wait for the remaining processes.
+        // Report at once, so that the supervisor need not wait for the remaining processes.
         _ = send_message(monitor.as_fd(), &FromMonitor::exited(exit), &[]);
     }
     let killed = reaper.end_all(proc.as_fd()).in_step(Step::ForkReaper)?;
-    // A worker that was lost with its zygote has no end of its own to report.
+    // A worker that was killed because the zygote is gone has no end to report.
     if let (EndReason::HolderGone(0), Some(exit)) = (over, killed) {
         _ = send_message(monitor.as_fd(), &FromMonitor::exited(exit), &[]);
     }

@@ -1,13 +1,13 @@
-//! The Python code that runs inside, without the bootstrap, which runs before it.
+//! Embeds the Python code that runs in the sandbox, except the bootstrap, which runs before it.
 
-/// Lists files of `guest`, each with its text.
+/// Expands file names of `guest` into pairs of name and text.
 macro_rules! guest_sources {
     ($($name:literal),* $(,)?) => {
         [$(($name, include_str!(concat!("../../guest/", $name, ".py")))),*]
     };
 }
 
-/// Each file is imported on first use, by the name listed here.
+/// The embedded files. Each is imported on first use, by the name listed here.
 const SOURCES: &[(&str, &str)] = &guest_sources![
     "awaiting",
     "cell",
@@ -63,7 +63,7 @@ const SOURCES: &[(&str, &str)] = &guest_sources![
     "zygote",
 ];
 
-/// The text of a file, by its path without the extension.
+/// Returns the text of a file, by its path without the extension.
 pub fn find(name: &str) -> Option<&'static str> {
     SOURCES
         .iter()

@@ -1,5 +1,5 @@
-//! CPython's allocators (<https://docs.python.org/3/c-api/memory.html#customize-memory-allocators>), behind a
-//! decision about each block.
+//! Wraps CPython's allocators with a check of each allocation
+//! (<https://docs.python.org/3/c-api/memory.html#customize-memory-allocators>).
 
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
@@ -9,14 +9,15 @@ use nix::libc;
 
 use super::object::Object;
 
-/// Decides whether the interpreter may have a block of memory.
+/// A policy that admits or refuses the interpreter's allocations.
 pub trait Admission {
-    /// `replaced` is how many bytes of it the interpreter has already.
+    /// Returns whether a block of `size` bytes may be allocated. `replaced` returns the size of the block that it
+    /// replaces.
     fn admits(size: usize, replaced: impl FnOnce() -> usize) -> bool;
 }
 
-/// `PyMemAllocatorEx` of CPython's Include/cpython/pymem.h, the same since 3.5, and `PyDataMemAllocator` of numpy's
-/// ndarraytypes.h, which differ in how they free. Neither is in a stable ABI.
+/// `PyMemAllocatorEx` of CPython's Include/cpython/pymem.h, unchanged since 3.5, and `PyDataMemAllocator` of numpy's
+/// ndarraytypes.h, which differ in the signature of `free`. Neither is part of a stable ABI.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(super) struct Allocator<Free> {
@@ -27,9 +28,9 @@ pub(super) struct Allocator<Free> {
     free: Free,
 }
 
-/// Frees a block.
+/// A function that frees a block.
 type FreeBlock = extern "C" fn(*mut c_void, *mut c_void);
-/// Frees a block of this size.
+/// A function that frees a block of known size.
 pub(super) type FreeSized = extern "C" fn(*mut c_void, *mut c_void, usize);
 
 /// `PyObjectArenaAllocator` of CPython's Include/cpython/objimpl.h.
@@ -41,8 +42,8 @@ struct ArenaAllocator {
     free: FreeSized,
 }
 
-/// `PYMEM_DOMAIN_RAW`: the C library's malloc(3), to which the other domains pass what is larger than 512
-/// bytes. They make smaller objects in arenas.
+/// `PYMEM_DOMAIN_RAW`: the C library's malloc(3), to which the other domains delegate blocks larger than 512 bytes.
+/// They place smaller objects in arenas.
 const RAW: c_int = 0;
 
 unsafe extern "C" {
@@ -52,16 +53,16 @@ unsafe extern "C" {
     fn PyObject_SetArenaAllocator(allocator: *mut ArenaAllocator);
 }
 
-/// From now on `A` decides about each block and each arena of the interpreter.
+/// Makes `A` check each block and each arena that the interpreter allocates from now on.
 ///
-/// A debug build puts its own words around each block, so that the size of one that is replaced could not be
-/// asked for. Its objects are not guarded.
+/// A debug build stores extra words around each block, so the size of a replaced block could not be queried. Its
+/// objects are not checked.
 pub fn guard_allocators<A: Admission>() {
     if Object::system(c"gettotalrefcount").is_some() {
         return;
     }
-    // SAFETY: called from a function of the module, so with the interpreter's lock held, by the process's only
-    // thread. The structures are those of CPython's headers, and the calls fill what they are given or copy it.
+    // SAFETY: called from a function of the module, so with the GIL held, by the process's only thread. The structures
+    // are those of CPython's headers, and the calls write to them or copy them.
     unsafe {
         let mut block = MaybeUninit::uninit();
         PyMem_GetAllocator(RAW, block.as_mut_ptr());
@@ -78,15 +79,15 @@ pub fn guard_allocators<A: Admission>() {
     }
 }
 
-/// Hears of CPython's arenas.
+/// A listener for CPython's arena allocations.
 pub trait ArenaLog {
-    /// One was made.
+    /// Called after an arena was allocated.
     fn made(address: u64, size: u64);
-    /// The one at this address is given back.
+    /// Called before the arena at this address is freed.
     fn freed(address: u64);
 }
 
-/// From now on `L` hears of each arena.
+/// Makes `L` observe each arena that is allocated or freed from now on.
 pub fn log_arenas<L: ArenaLog>() {
     // SAFETY: as in `guard_allocators`.
     unsafe {
@@ -101,7 +102,7 @@ pub fn log_arenas<L: ArenaLog>() {
     }
 }
 
-/// This allocator behind the decision of `A`. It must be the C library's.
+/// Returns `before` with `A` checking each allocation. `before` must be the C library's allocator.
 pub(super) fn guarded<A: Admission, F: Copy>(before: Allocator<F>, free: F) -> Allocator<F> {
     Allocator {
         ctx: kept(before),
@@ -112,15 +113,15 @@ pub(super) fn guarded<A: Admission, F: Copy>(before: Allocator<F>, free: F) -> A
     }
 }
 
-/// The allocator that was in use before, for the process's life: every later call of the new one needs it.
+/// Leaks the previous allocator, because every later call of the wrapper needs it.
 fn kept<T>(before: T) -> *mut c_void {
     ptr::from_mut(Box::leak(Box::new(before))).cast()
 }
 
-/// What `kept` has kept.
+/// Returns the allocator that `kept` has leaked.
 fn before<T: Copy>(ctx: *mut c_void) -> T {
-    // SAFETY: only the functions below call this, each with the `ctx` that it was registered with: a leaked value
-    // of this type, which is never written to.
+    // SAFETY: only the functions below call this, each with the `ctx` that it was registered with: a leaked value of
+    // this type, which is never written to.
     unsafe { *ctx.cast() }
 }
 

@@ -1,4 +1,4 @@
-//! The memory of numpy's arrays (NEP 49), which numpy takes from the C library and not from the interpreter.
+//! Checks the allocations of numpy's arrays (NEP 49), which come from the C library and not from the interpreter.
 
 use std::ffi::{CStr, c_char, c_uint, c_void};
 use std::ptr::{self, NonNull};
@@ -18,7 +18,7 @@ struct Handler {
 
 const CAPSULE: &CStr = c"mem_handler";
 
-/// Places in numpy's table of functions (numpy_api.py), which are the same in all versions of an ABI.
+/// Indexes into numpy's function table (numpy_api.py), which are the same in all versions of an ABI.
 const ABI_VERSION: usize = 0;
 const API_VERSION: usize = 211;
 const SET_HANDLER: usize = 304;
@@ -29,9 +29,9 @@ const KNOWN_ABIS: [c_uint; 2] = [0x0100_0009, 0x0200_0000];
 /// `NPY_1_22_API_VERSION`, the first with handlers.
 const LEAST_API: c_uint = 0xf;
 
-/// From now on `A` decides about the data of each array that the calling thread makes.
+/// Makes `A` check the data of each array that the calling thread creates from now on.
 ///
-/// `module` is the one with numpy's table. Does nothing if it is of a version without handlers, or unknown.
+/// `module` contains numpy's function table. Does nothing for an unknown version or one without handlers.
 pub fn guard_arrays<A: Admission>(module: &Object) {
     if guard::<A>(module).is_err() {
         clear_exception();
@@ -40,9 +40,9 @@ pub fn guard_arrays<A: Admission>(module: &Object) {
 
 fn guard<A: Admission>(module: &Object) -> Result<(), Raised> {
     let table = module.attribute(c"_ARRAY_API")?;
-    // SAFETY: called from a function of the module, so with the interpreter's lock held. The capsule is the
-    // module's, and the table numpy's for the process's life. Its functions have these types in the versions that
-    // are checked. The handler is leaked, because arrays keep a reference to its capsule, which keeps none to it.
+    // SAFETY: called from a function of the module, so with the GIL held. The capsule belongs to the module, and
+    // numpy's table lives as long as the process. Its functions have these types in the versions that are checked for.
+    // The handler is leaked, because arrays keep a reference to its capsule, which does not own the handler.
     unsafe {
         let table = pointer(&table, ptr::null())?
             .cast::<*const c_void>()
@@ -72,7 +72,7 @@ fn guard<A: Admission>(module: &Object) -> Result<(), Raised> {
     }
 }
 
-/// What a capsule of this name points to.
+/// Returns the pointer in a capsule of this name.
 fn pointer(capsule: &Object, name: *const c_char) -> Result<NonNull<c_void>, Raised> {
     // SAFETY: the name is null or a live string, and the call checks the type.
     NonNull::new(unsafe { PyCapsule_GetPointer(capsule.as_ptr(), name) }).ok_or(Raised)

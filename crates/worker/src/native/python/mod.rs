@@ -1,6 +1,6 @@
-//! The few calls of CPython's stable ABI (PEP 384) that the zygote's extension module needs.
+//! Wraps the few calls of CPython's stable ABI (PEP 384) that the zygote's extension module needs.
 //!
-//! The interpreter that loads the module provides the symbols: nothing is linked to libpython.
+//! The interpreter that loads the module provides the symbols: libpython is not linked.
 #![allow(unsafe_code)]
 
 mod allocators;
@@ -25,7 +25,7 @@ pub use self::object::{
     Mode, Object, Plain, Raised, clear_exception, compile, evaluate, handle_signals,
 };
 
-/// The table of a module's functions: how each is called, its name in Python, and what it calls.
+/// Builds a module's function table. Each entry has a calling convention, a Python name and a Rust function.
 macro_rules! functions {
     ($($call:ident $name:literal => $function:path,)+) => {
         vec![
@@ -41,7 +41,7 @@ macro_rules! functions {
 }
 pub(crate) use functions;
 
-/// A row of the table.
+/// Returns an entry of the table.
 pub fn row(name: &'static CStr, function: PyCFunction) -> PyMethodDef {
     PyMethodDef {
         ml_name: name.as_ptr(),
@@ -53,14 +53,14 @@ pub fn row(name: &'static CStr, function: PyCFunction) -> PyMethodDef {
     }
 }
 
-/// The end of the table.
+/// Returns the sentinel that ends the table.
 pub fn end_of_functions() -> PyMethodDef {
     PyMethodDef::zeroed()
 }
 
-/// Makes the module object. The table is one of `functions!`.
+/// Creates the module object from a table of `functions!`.
 ///
-/// Both are leaked: an extension module's definition lives as long as the process.
+/// Definition and table are leaked, because an extension module's definition lives as long as the process.
 pub fn create_module(name: &'static CStr, methods: Vec<PyMethodDef>) -> *mut PyObject {
     let definition = PyModuleDef {
         m_base: PyModuleDef_HEAD_INIT,
@@ -73,12 +73,12 @@ pub fn create_module(name: &'static CStr, methods: Vec<PyMethodDef>) -> *mut PyO
         m_clear: None,
         m_free: None,
     };
-    // SAFETY: called from the module's init function, so with the interpreter's lock held; the
-    // definition and its table are leaked and so outlive the module.
+    // SAFETY: called from the module's init function, so with the GIL held. The definition and its table are leaked and
+    // so outlive the module.
     unsafe { PyModule_Create(Box::leak(Box::new(definition))) }
 }
 
-/// Calls a function that takes and returns text, and raises its error as `RuntimeError`.
+/// Calls a function that takes and returns text. Raises its error as `RuntimeError`.
 pub fn text(
     argument: *mut PyObject,
     function: impl FnOnce(&str) -> Result<String, String>,
@@ -89,8 +89,8 @@ pub fn text(
     })
 }
 
-/// Calls a function that takes and returns an object. The interpreter expects a new reference, or null with an
-/// exception set.
+/// Calls a function that takes and returns an object. Returns what the interpreter expects: a new reference, or null
+/// with an exception set.
 pub fn object(
     argument: *mut PyObject,
     function: impl FnOnce(&Object) -> Result<Object, Raised>,
@@ -101,10 +101,10 @@ pub fn object(
     function(&argument).map_or_else(|Raised| ptr::null_mut(), Object::into_raw)
 }
 
-/// Sets an exception.
+/// Sets a `RuntimeError`, unless an exception is already set.
 pub fn raise(message: &str) -> Raised {
     let message = std::ffi::CString::new(message.replace('\0', " ")).unwrap_or_default();
-    // SAFETY: the interpreter called us and holds its lock; the message is copied.
+    // SAFETY: the interpreter called this module and holds the GIL; the message is copied.
     unsafe {
         if PyErr_Occurred().is_null() {
             PyErr_SetString(PyExc_RuntimeError, message.as_ptr());
@@ -123,12 +123,12 @@ pub enum Flag {
     Number(i64),
 }
 
-/// Replaces `sys.flags` by an object of the same type with these values, one for each field: Python code
-/// cannot make one.
+/// Replaces `sys.flags` by an object of the same type with these values, one for each field. Python code cannot create
+/// such an object.
 pub fn set_flags(values: &[Flag]) -> Result<(), String> {
-    // SAFETY: called from a function of the module, so with the interpreter's lock held. The type is that
-    // of a live object, and a new one of it has as many fields as the type says, which the loop fills once
-    // each; `SetItem` takes the new reference. A failed call leaves null, which is not used.
+    // SAFETY: called from a function of the module, so with the GIL held. The type is that of a live object. A new
+    // object of the type has as many fields as `n_fields`, and the loop fills each once; `SetItem` steals the new
+    // reference. A failed call returns null, which is not used.
     unsafe {
         let old = PySys_GetObject(c"flags".as_ptr());
         if old.is_null() {
@@ -160,19 +160,19 @@ pub fn set_flags(values: &[Flag]) -> Result<(), String> {
     }
 }
 
-/// Runs the interpreter's preparations for a fork, in the parent.
+/// Prepares the interpreter for a fork, in the parent.
 pub fn before_fork() {
     // SAFETY: called from a function of the module, so with the interpreter's lock held.
     unsafe { PyOS_BeforeFork() }
 }
 
-/// Undoes the preparations in the parent.
+/// Reverts the preparations, in the parent.
 pub fn after_fork_in_parent() {
     // SAFETY: as above, and after `before_fork`.
     unsafe { PyOS_AfterFork_Parent() }
 }
 
-/// Restores the interpreter in the child, and runs the `os.register_at_fork` functions.
+/// Restores the interpreter in the child, which runs the `os.register_at_fork` hooks.
 pub fn after_fork_in_child() {
     // SAFETY: as above, in the child of the fork that followed `before_fork`.
     unsafe { PyOS_AfterFork_Child() }

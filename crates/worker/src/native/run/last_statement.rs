@@ -1,32 +1,32 @@
-//! Finds the last statement of a program without parsing it: a parse tree in Python objects takes longer
-//! than the compilation itself.
+//! Finds the last statement of a program without parsing it, because a syntax tree of Python objects takes longer than
+//! the compilation itself.
 //!
-//! It knows Python's tokens (Python Language Reference, chapter 2), but not its grammar. The compiler judges
-//! what it finds: a program is executed in two parts only if both compile alone. Where the two could differ
-//! from the whole, the answer is `None`, and the program is parsed.
+//! The lexer knows Python's tokens (Python Language Reference, chapter 2) but not its grammar. The compiler has the
+//! final word: a program is executed in two parts only if both compile on their own. Where the two parts could behave
+//! differently from the whole, the result is `None`, and the program is parsed.
 
 /// The last statement at the top level of a program.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum LastStatement {
-    /// It is no expression, or the program is empty. The program has no value.
+    /// The last statement is not an expression, or the program is empty. The program has no value.
     NoValue,
-    /// It may be an expression.
+    /// The last statement may be an expression.
     Candidate {
-        /// Where it begins, at the start of a line.
+        /// The byte offset of its start, which is the start of a line.
         start: usize,
         /// Whether it is the only statement.
         is_only: bool,
     },
 }
 
-/// The deepest nesting of f-strings. CPython allows 150; programs use 2.
+/// The maximum nesting depth of f-strings. CPython allows 150; programs use 2.
 const MOST_NESTED: usize = 8;
 
-/// Keywords with which a statement begins that is no expression.
+/// Keywords that begin a statement other than an expression.
 const KEYWORDS: &str = "assert async break class continue def del elif else except finally for from global if \
                         import nonlocal pass raise return try while with @";
 
-/// The last statement of a program; `None` if that takes a parser to tell.
+/// Finds the last statement of a program. Returns `None` if that needs a parser.
 pub fn find(source: &str) -> Option<LastStatement> {
     let mut lexer = Lexer {
         bytes: source.as_bytes(),
@@ -48,12 +48,12 @@ pub fn find(source: &str) -> Option<LastStatement> {
             start: line.start,
             is_only: count == 1,
         }),
-        // An expression that indented lines follow is none.
+        // An expression that is followed by indented lines is not an expression statement.
         LineKind::Expression | LineKind::Several => None,
     }
 }
 
-/// What comes next in a program.
+/// The next element of a program.
 enum Next {
     Line(Line),
     End,
@@ -62,18 +62,18 @@ enum Next {
 /// A logical line.
 struct Line {
     start: usize,
-    /// Whether it is not indented.
+    /// Whether the line is not indented.
     is_outermost: bool,
     kind: LineKind,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum LineKind {
-    /// It has no token that only other statements have.
+    /// No token rules out an expression.
     Expression,
-    /// A statement that is no expression.
+    /// A statement other than an expression.
     Statement,
-    /// It has semicolons.
+    /// Several statements, separated by semicolons.
     Several,
 }
 
@@ -82,17 +82,17 @@ struct Lexer<'a> {
     at: usize,
 }
 
-/// What ends a stretch of code.
+/// The end of a stretch of code.
 #[derive(Clone, Copy, Eq, PartialEq)]
 enum Until {
     /// The end of the line.
     LineEnd,
-    /// The brace that ends a replacement field, or the colon before its format.
+    /// The brace that ends a replacement field, or the colon before its format specifier.
     FieldEnd,
 }
 
 impl<'a> Lexer<'a> {
-    /// Takes one logical line that has a token.
+    /// Consumes the next logical line that has a token.
     fn logical_line(&mut self) -> Option<Next> {
         loop {
             let begin = self.at;
@@ -119,12 +119,12 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// Takes code up to its end.
+    /// Consumes code up to its end.
     fn code(&mut self, until: Until, nested: usize) -> Option<LineKind> {
         let (mut depth, mut kind, mut has_lambda) = (0_usize, LineKind::Expression, false);
         while let Some(byte) = self.peek() {
             let next = self.bytes.get(self.at + 1).copied();
-            // A token that makes a statement of what would otherwise be an expression.
+            // The kind that this token implies, if it rules out a plain expression.
             let mut marks = None;
             match byte {
                 b'\n' if until == Until::LineEnd && depth == 0 => {
@@ -144,7 +144,7 @@ impl<'a> Lexer<'a> {
                     self.string(b"", nested)?;
                     continue;
                 }
-                // Comparisons and shifts, whose `=` assigns nothing by itself.
+                // Comparisons and shifts, in which `=` is not an assignment.
                 b'=' | b'!' | b'<' | b'>' | b':' if next == Some(b'=') => self.at += 1,
                 b'<' | b'>' if next == Some(byte) => self.at += 1,
                 b':' if until == Until::FieldEnd && depth == 0 => return Some(kind),
@@ -164,7 +164,7 @@ impl<'a> Lexer<'a> {
             self.at += 1;
             match marks {
                 Some(LineKind::Several) if depth == 0 => kind = LineKind::Several,
-                // What follows `lambda` has colons and may have `=`: its parameters.
+                // The parameters of `lambda` may contain colons and `=`.
                 Some(found) if depth == 0 && !has_lambda && kind == LineKind::Expression => {
                     kind = found;
                 }
@@ -174,7 +174,7 @@ impl<'a> Lexer<'a> {
         (depth == 0 && until == Until::LineEnd).then_some(kind)
     }
 
-    /// Takes a string literal, from its quote on.
+    /// Consumes a string literal, starting at its quote.
     fn string(&mut self, prefix: &[u8], nested: usize) -> Option<()> {
         let quote = self.peek()?;
         let rest = &self.bytes[self.at..];
@@ -188,7 +188,7 @@ impl<'a> Lexer<'a> {
                 b'\\' if has_fields && !is_raw && rest.starts_with(b"\\N{") => {
                     self.skip_while(|byte| byte != b'}');
                 }
-                // A brace after it begins a field all the same.
+                // A brace begins a field even after a backslash.
                 b'\\' if has_fields && matches!(rest.get(1), Some(b'{' | b'}')) => self.at += 1,
                 b'\\' => self.at += 2,
                 b'\n' if !is_long => return None,
@@ -210,18 +210,18 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// Takes a replacement field, from its brace on.
+    /// Consumes a replacement field, starting at its brace.
     fn field(&mut self, nested: usize) -> Option<()> {
         if nested > MOST_NESTED {
             return None;
         }
         self.at += 1;
         self.code(Until::FieldEnd, nested)?;
-        // The format, which may have fields of its own.
+        // The format specifier, which may contain nested fields.
         while self.peek()? != b'}' {
             match self.peek()? {
                 b'{' => self.field(nested + 1)?,
-                // A string that ends here, or what depends on the version.
+                // The string ends here, or the meaning depends on the Python version.
                 b'"' | b'\'' | b'\n' | b'\\' => return None,
                 _ => self.at += 1,
             }
@@ -236,7 +236,7 @@ impl<'a> Lexer<'a> {
         &self.bytes[start..self.at]
     }
 
-    /// The word at a place, or the character.
+    /// Returns the word at an offset, or the single character there.
     fn first_word(&self, start: usize) -> &[u8] {
         let rest = &self.bytes[start..];
         let length = rest.iter().take_while(|byte| is_of_word(**byte)).count();
@@ -253,7 +253,7 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// Skips to the end of the line, which stays.
+    /// Skips to the end of the line, without the line feed.
     fn skip_comment(&mut self) {
         self.skip_while(|byte| byte != b'\n');
     }
@@ -269,7 +269,7 @@ fn is_keyword(word: &[u8]) -> bool {
         .any(|keyword| keyword.as_bytes() == word)
 }
 
-/// Whether a word before a quote belongs to the string.
+/// Returns whether a word before a quote is a string prefix.
 fn is_prefix(word: &[u8]) -> bool {
     const PREFIXES: [&[u8]; 11] = [
         b"r", b"u", b"b", b"br", b"rb", b"f", b"fr", b"rf", b"t", b"tr", b"rt",
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_without_a_value() {
+    fn program_without_trailing_expression_has_no_value() {
         none("");
         none("\n# nothing\n   \n");
         none("pass");
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_that_end_with_what_may_be_an_expression() {
+    fn trailing_expression_is_a_candidate() {
         expression("", "1");
         expression("", "print('a')\n\n# end\n");
         expression("\n# first\n", "1 == 2");
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn strings_with_fields() {
+    fn fields_of_f_strings_are_tokenized() {
         expression("x = f'{y!r:>{width}}'\n", "f'{x}'");
         expression("x = f'{{'\n", "f'}}{x}'");
         expression("x = f'{d[\"}\"]}'\n", "x");
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn what_takes_a_parser() {
+    fn ambiguous_program_needs_a_parser() {
         unsure("1; 2");
         unsure("plot();");
         unsure("import os; os.name");

@@ -1,4 +1,4 @@
-//! The data socket, before Python uses it.
+//! The worker's end of the data socket, before Python uses it.
 
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -9,23 +9,23 @@ use nix::unistd::write;
 
 use sandfork_jail::{DATA, sys};
 
-/// The worker's end of the data socket. It stays open: Python may go on with it.
+/// The data socket of the worker. It is never closed, because Python may continue to use it.
 pub struct Link(ManuallyDrop<OwnedFd>);
 
 impl Link {
-    /// The socket that every worker has at its number.
+    /// Wraps the socket that every worker has at its fixed number.
     pub fn inherited() -> Self {
         Self(ManuallyDrop::new(sys::descriptors::inherited(DATA)))
     }
 
-    /// Waits for what arrives next, and returns its first bytes without taking them: a descriptor may come with
-    /// them, which is for Python.
+    /// Waits for data and returns its first bytes without consuming them. A descriptor may be attached to them, which
+    /// is for Python.
     pub fn peek<'b>(&self, buffer: &'b mut [u8]) -> &'b [u8] {
         let length = self.receive(buffer, MsgFlags::MSG_PEEK);
         &buffer[..length]
     }
 
-    /// Takes so many bytes.
+    /// Reads exactly `length` bytes.
     pub fn take(&self, length: usize) -> Vec<u8> {
         let mut taken = vec![0; length];
         let mut filled = 0;
@@ -35,7 +35,7 @@ impl Link {
         taken
     }
 
-    /// Receives some bytes. Ends the process if there is no supervisor any more.
+    /// Receives some bytes. Exits the process at EOF or if the connection fails.
     fn receive(&self, buffer: &mut [u8], flags: MsgFlags) -> usize {
         loop {
             match recv(self.0.as_raw_fd(), buffer, flags) {
@@ -47,8 +47,8 @@ impl Link {
         }
     }
 
-    /// Sends bytes. If that fails, the guest has closed or broken the socket, or the supervisor is gone; the
-    /// exit status still shows how the run ended.
+    /// Sends bytes. Errors are ignored: the guest has closed or broken the socket, or the supervisor is gone. The exit
+    /// status still shows how the run ended.
     pub fn send(&self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             match write(&*self.0, bytes) {

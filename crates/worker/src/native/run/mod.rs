@@ -1,10 +1,10 @@
-//! The native way of a run: from its request to its result without Python code of ours. Sessions have their cells
-//! compiled by it.
+//! Serves a run natively, from its request to its result, without any Python code of Sandfork. Sessions use it to
+//! compile their cells.
 //!
-//! The guest's `runner.py` says what a run is. This does the same for the programs and the values that it
-//! recognises. What it does not recognise it leaves to Python before it has had an effect: all that it was
-//! sent, a run that it has received, or a run whose program has ended. A guest can change what it uses only by
-//! code in the same process, which could change the result itself.
+//! The guest's `runner.py` defines the semantics of a run. This module implements them for the programs and values that
+//! it recognises, and leaves everything else to Python before it has had an effect: the whole input, a run that was
+//! received, or a run whose program has ended. A guest could tamper with this code only by code in the same process,
+//! which could tamper with the result itself.
 
 mod last_statement;
 mod link;
@@ -22,9 +22,9 @@ use crate::native::allowance;
 use crate::native::python::{Object, Plain, Raised, clear_exception};
 use sandfork_jail::sys;
 
-/// What Python provides, in the order of `offer` in the guest's `worker.py`.
+/// The objects that Python provides, in the order of `offer` in the guest's `worker.py`.
 pub struct Offer {
-    /// Gives the worker random numbers of its own; `None` if it needs none.
+    /// Reseeds the worker's random number generators; `None` if that is not needed.
     reseed: Object,
     /// The frame of the first message.
     ready: Object,
@@ -32,25 +32,25 @@ pub struct Offer {
     rehearsed: Object,
     /// The module `builtins`.
     builtins: Object,
-    /// An empty dictionary for the annotations of `__main__`; `None` if this Python makes it itself.
+    /// An empty dictionary for the annotations of `__main__`; `None` if this Python version creates it itself.
     annotations: Object,
-    /// The filters of warnings, and the one by which every warning is an error.
+    /// The list of warning filters, followed by a filter that turns every warning into an error.
     filters: Object,
     as_error: Object,
-    /// The lines of files, for tracebacks; `None` if no module needs them yet.
+    /// The cache of `linecache`, for tracebacks; `None` if no module needs it yet.
     lines: Object,
     /// Counts the registered exit functions.
     count_exit_functions: Object,
-    /// Counts what the guest was refused, which Python reports.
+    /// Counts the guest's claims of refusals, which Python reports.
     count_claims: Object,
-    /// Ends the variables of `__main__`, and the program's own modules.
+    /// Clears the variables of `__main__` and the program's own modules.
     end_program: Object,
-    /// Frees memory for a report.
+    /// Frees the memory that is reserved for a report.
     release_reserve: Object,
 }
 
 impl Offer {
-    /// Reads it. The fields are in the order of the tuple.
+    /// Unpacks the tuple. The fields are in the tuple's order.
     pub fn of(tuple: &Object) -> Result<Self, Raised> {
         let mut items = tuple.items::<12>()?.into_iter();
         let mut next = || items.next().ok_or(Raised);
@@ -70,13 +70,13 @@ impl Offer {
         })
     }
 
-    /// Greets the supervisor, and serves its run. Ends the process with the run, or returns what is left to
-    /// Python: `None` for all that was sent, or a list for `take_over` in the guest's `worker.py`.
+    /// Greets the supervisor and serves its run. Exits the process with the run, or returns what is left to Python:
+    /// `None` for the whole input, or a list for `take_over` in the guest's `worker.py`.
     pub fn serve(&self) -> Result<Object, Raised> {
         if !self.reseed.is_none() {
             self.reseed.call()?;
         }
-        // An interrupt that comes with the request waits for the program.
+        // An interrupt that arrives with the request waits until the program runs.
         mask_interrupts(SigmaskHow::SIG_BLOCK);
         let link = Link::inherited();
         link.send(self.ready.as_bytes()?);
@@ -97,9 +97,9 @@ impl Offer {
         }
     }
 
-    /// Does what most workers do, in a process whose output is discarded.
+    /// Does what most workers do first, in a process whose output is discarded.
     pub fn rehearse_worker(&self) -> Result<(), Raised> {
-        // A policy may refuse the import.
+        // A policy may forbid the import.
         const PROGRAM: &[u8] = b"\
 try:
     import math
@@ -121,7 +121,7 @@ str(f(1))";
         self.rehearse_program(self.rehearsed.as_bytes()?)
     }
 
-    /// Runs a program whose result is discarded and whose variables are not kept.
+    /// Runs a program, discards its result and drops its variables.
     fn rehearse_program(&self, source: &[u8]) -> Result<(), Raised> {
         const NAME: &str = "<warm>";
         if let Some(mut program) = Program::prepare(self, NAME, &[NAME], source, Last::Expression) {
@@ -162,9 +162,9 @@ str(f(1))";
         });
         match ended {
             Ok((_, Some(plain))) => {
-                link.send(&answer(cell.id, &plain));
-                // The kernel often places the woken supervisor on this processor. Without the yield, the exit
-                // of the interpreter would delay it for half a millisecond.
+                link.send(&result_frame(cell.id, &plain));
+                // The kernel often wakes the supervisor on this processor. Without the yield, the exit of the
+                // interpreter would delay it for half a millisecond.
                 std::thread::yield_now();
                 sys::process::exit_now(0)
             }
@@ -174,15 +174,15 @@ str(f(1))";
             }
             Err(Raised) => {
                 let error = Object::exception();
-                // First, so that there is memory for a report of its lack.
+                // First, so that a report of a lack of memory has memory.
                 self.release_reserve();
                 leave([program.into_main(), Object::none(), error])
             }
         }
     }
 
-    /// The steps after a program, if its value is plain and none of the steps needs Python; `None` if one
-    /// does. Python may have the effects of those that have one again.
+    /// Runs the steps after a program, if its value is plain and no step needs Python. Returns `None` if one does.
+    /// Python may then repeat steps that already took effect.
     fn conclude(
         &self,
         program: &mut Program,
@@ -190,7 +190,7 @@ str(f(1))";
         streams: &Streams,
         worker: Pid,
     ) -> Result<Option<Plain>, Raised> {
-        // A child that the guest has forked gets here too.
+        // A child that the guest forked returns here too.
         let Some(plain) = value.plain().filter(|_| getpid() == worker) else {
             return Ok(None);
         };
@@ -205,7 +205,7 @@ str(f(1))";
         {
             return Ok(None);
         }
-        // First what is written already: a variable's `__del__` may never return.
+        // First flush what is already written: a variable's `__del__` may never return.
         if !streams.flush() {
             return Ok(None);
         }
@@ -216,11 +216,11 @@ str(f(1))";
                 return Ok(None);
             }
         }
-        // It may also fork.
+        // A finalizer may fork as well.
         Ok((getpid() == worker).then_some(plain))
     }
 
-    /// Frees the reserve, which Python code of ours needs as well.
+    /// Frees the reserve, which Sandfork's own Python code needs as well.
     fn release_reserve(&self) {
         if self.release_reserve.call().is_err() {
             clear_exception();
@@ -228,7 +228,7 @@ str(f(1))";
     }
 }
 
-/// `run`: [`Offer::serve`], after Python has prepared the worker.
+/// `run`: serves the run with [`Offer::serve`], after Python has prepared the worker.
 pub fn run(offer: &Object) -> Result<Object, Raised> {
     Offer::of(offer)?.serve()
 }
@@ -239,8 +239,8 @@ pub fn rehearse(offer: &Object) -> Result<Object, Raised> {
     Ok(Object::none())
 }
 
-/// `compile`: the codes of a session's cell, as `compile_both` of the guest's `cell.py` returns them, or `None` if they
-/// take a parser.
+/// `compile`: returns the codes of a session's cell, like `compile_both` of the guest's `cell.py`, or `None` if that
+/// needs a parser.
 pub fn compile(argument: &Object) -> Result<Object, Raised> {
     let [source, filename, last, filters, as_error] = argument.items()?;
     let last = last.to_text()?;
@@ -251,7 +251,7 @@ pub fn compile(argument: &Object) -> Result<Object, Raised> {
     let parts = std::str::from_utf8(source.as_bytes()?)
         .ok()
         .and_then(|text| Parts::of(text, wanted))
-        // The value of another last statement takes changes of its tree.
+        // The value of a last statement other than an expression requires changes to its syntax tree.
         .filter(|parts| last != "statement" || parts.has_last());
     let codes = match parts {
         Some(parts) => parts.compile(&filename.to_text()?, &filters, &as_error)?,
@@ -263,7 +263,7 @@ pub fn compile(argument: &Object) -> Result<Object, Raised> {
     )
 }
 
-/// The output streams that a program had at its start.
+/// The output streams at the start of a program.
 struct Streams([Option<Object>; 2]);
 
 impl Streams {
@@ -275,7 +275,8 @@ impl Streams {
         Self::current().0 == self.0
     }
 
-    /// Flushes them. Returns whether it could: Python then tries again, and reports what it cannot write.
+    /// Flushes the streams. Returns whether that succeeded. If not, Python retries and reports the data that it cannot
+    /// write.
     fn flush(&self) -> bool {
         let flushed = self.0.iter().flatten().try_for_each(|stream| {
             if !stream.attribute(c"closed")?.is_true()? {
@@ -297,8 +298,8 @@ fn mask_interrupts(how: SigmaskHow) {
     _ = sigprocmask(how, Some(&interrupt), None);
 }
 
-/// The frame of a result.
-fn answer(id: u64, value: &Plain) -> Vec<u8> {
+/// Encodes the frame of a result.
+fn result_frame(id: u64, value: &Plain) -> Vec<u8> {
     #[derive(Serialize)]
     struct Answer<'a> {
         kind: &'static str,
@@ -313,7 +314,7 @@ fn answer(id: u64, value: &Plain) -> Vec<u8> {
         value,
     };
     let mut frame = vec![0; 8];
-    // Writing to memory cannot fail, nor can a plain value.
+    // Writing to memory cannot fail, and neither can encoding a plain value.
     _ = serde_json::to_writer(&mut frame, &answer);
     let length = u32::try_from(frame.len() - 8).unwrap_or(u32::MAX);
     frame[..4].copy_from_slice(&length.to_le_bytes());

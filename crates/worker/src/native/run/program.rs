@@ -1,4 +1,4 @@
-//! A program, compiled for its run.
+//! Compiles and executes the program of a run.
 
 use std::ffi::CString;
 
@@ -9,23 +9,23 @@ use crate::native::python::{
     Mode, Object, Raised, clear_exception, compile, evaluate, handle_signals,
 };
 
-/// A program that is ready to be executed, and the module that it is executed in.
+/// A compiled program, and the module in which it is executed.
 pub struct Program {
     main: Object,
     namespace: Object,
-    /// How many names the module has by itself.
+    /// The number of names that the module has initially.
     own_names: isize,
-    /// The modules of the interpreter, and how many there are by themselves.
+    /// The interpreter's `sys.modules`, and its initial length.
     modules: Object,
     own_modules: isize,
-    /// All statements but a last expression.
+    /// The code of all statements except a trailing expression.
     body: Option<Object>,
     last: Option<Object>,
     filename: Object,
 }
 
 impl Program {
-    /// Compiles a program and prepares its `__main__`; `None` if that is left to Python.
+    /// Compiles a program and prepares its `__main__`. Returns `None` if that is left to Python.
     pub fn prepare(
         offer: &Offer,
         filename: &str,
@@ -44,7 +44,7 @@ impl Program {
         })
     }
 
-    /// Makes the module, and tells `sys` and `linecache` of the program.
+    /// Creates the module, and registers the program in `sys` and `linecache`.
     fn place(
         offer: &Offer,
         filename: &str,
@@ -96,33 +96,34 @@ impl Program {
             Some(last) => evaluate(last, &self.namespace)?,
             None => Object::none(),
         };
-        // A signal that came with the last instruction belongs to the program too.
+        // A signal that arrived during the last instruction belongs to the program too.
         handle_signals()?;
         Ok(value)
     }
 
-    /// Whether it may have variables.
+    /// Returns whether the program may have variables.
     pub fn has_variables(&self) -> bool {
         self.namespace.size() != self.own_names
     }
 
-    /// Whether it has imported modules, which may be its own. It need not have a name for them.
+    /// Returns whether the program has imported modules, which may be its own. It need not hold a name for them.
     pub fn has_imported(&self) -> bool {
         self.modules.size() != self.own_modules
     }
 
-    /// Leaves its variables to what else refers to them, such as `sys.modules`. An empty module takes their place.
+    /// Drops the program's `__main__`, so that only other references such as `sys.modules` keep its variables alive. An
+    /// empty module replaces it.
     pub fn release(&mut self) -> Result<(), Raised> {
         (self.main, self.namespace) = Object::module(c"__main__")?;
         Ok(())
     }
 
-    /// Its `__main__`.
+    /// Returns the program's `__main__`.
     pub fn into_main(self) -> Object {
         self.main
     }
 
-    /// Removes its lines.
+    /// Removes the program's lines from `linecache`.
     pub fn forget(&self, offer: &Offer) -> Result<(), Raised> {
         if offer.lines.is_dict() {
             offer.lines.remove_item(&self.filename)?;
@@ -131,8 +132,8 @@ impl Program {
     }
 }
 
-/// Whether this reads the source as Python does. Exotic ends of lines and encodings are left to Python, and
-/// so is what one statement changes for the compilation of the next.
+/// Returns whether this module reads the source as Python does. Unusual line endings and encodings are left to Python,
+/// and so are statements that affect the compilation of later ones.
 fn is_ordinary(text: &str) -> bool {
     let mut start = text.splitn(3, '\n').take(2);
     let is_control = |byte: u8| byte < b' ' && byte != b'\n' && byte != b'\t';
@@ -142,14 +143,15 @@ fn is_ordinary(text: &str) -> bool {
         || text.contains("__future__"))
 }
 
-/// The source of all but a last expression, and the source of that, each on its own lines.
+/// The source of everything but a trailing expression, and the source of that expression, each at its original line
+/// numbers.
 pub struct Parts {
     body: Option<CString>,
     last: Option<CString>,
 }
 
 impl Parts {
-    /// Divides a program; `None` if that takes a parser.
+    /// Splits a program. Returns `None` if that needs a parser.
     pub fn of(text: &str, wanted: Last) -> Option<Self> {
         let whole = |text| {
             let body = Some(CString::new(text).ok()?);
@@ -175,13 +177,13 @@ impl Parts {
         })
     }
 
-    /// Whether the program ends with what may be an expression.
+    /// Returns whether the program ends with a possible expression.
     pub const fn has_last(&self) -> bool {
         self.last.is_some()
     }
 
-    /// Compiles both; `None` if one does not compile alone, or with a warning. `filters` are those of warnings, and by
-    /// `as_error` every warning is an error.
+    /// Compiles both parts. Returns `None` if a part does not compile on its own, or compiles with a warning. `filters`
+    /// is the list of warning filters, and `as_error` a filter that turns every warning into an error.
     pub fn compile(
         self,
         filename: &str,
@@ -194,7 +196,7 @@ impl Parts {
         let compiled = |part: Option<CString>, mode| {
             part.map(|source| compile(&source, &name, mode)).transpose()
         };
-        // A warning is shown once: by Python, which compiles the program then.
+        // A warning must be shown exactly once: by Python, which compiles the program again.
         filters.insert_first(as_error)?;
         let last = compiled(self.last, Mode::Expression);
         let both = last.and_then(|last| Ok([compiled(self.body, Mode::Program)?, last]));
@@ -206,7 +208,7 @@ impl Parts {
     }
 }
 
-/// The entry of `linecache` for a program (`line_entry` of the guest's `cell.py`).
+/// Returns the `linecache` entry of a program (`line_entry` of the guest's `cell.py`).
 fn lines_of(text: &str, filename: &Object) -> Result<Object, Raised> {
     let line = |line: &str| match line.strip_suffix('\n') {
         Some(_) => Object::text(line),

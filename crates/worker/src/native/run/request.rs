@@ -1,67 +1,67 @@
-//! Recognises the requests that the native way of a run serves. Everything else is left to Python.
+//! Recognises the requests that the native run path serves. All others are left to Python.
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-/// Bytes before the header of a frame: the two lengths.
+/// The length of the prefix of a frame: two lengths.
 const PREFIX: usize = 8;
-/// The longest source, bytes. A longer one takes so long to compile that the way does not matter.
+/// The maximum length of a source, bytes. A longer source takes so long to compile that the run path does not matter.
 const MAX_SOURCE: usize = 64 << 10;
 /// The file name of a cell whose source is the name of a module (`MODULE` in the guest's `cell.py`).
 const MODULE: &str = "<-m>";
 
-/// What a worker was sent, from its first byte on.
+/// The input of a worker, from its first byte on.
 #[derive(Debug, PartialEq)]
 pub enum Received<'a> {
-    /// A rehearsal for a run, of so many bytes.
+    /// A rehearsal of a run. Contains the length of the message.
     Rehearse(usize),
     /// A run.
     Run(Run<'a>),
-    /// Another request, or only a part of one.
+    /// Another request, or an incomplete one.
     Other,
 }
 
-/// A greeting for one run, and its cell.
+/// The greeting for a run, and the run's cell.
 #[derive(Debug, PartialEq)]
 pub struct Run<'a> {
-    /// The header of the cell.
+    /// The encoded header of the cell.
     pub header: &'a [u8],
-    /// What the header says.
+    /// The decoded header.
     pub cell: Cell<'a>,
-    /// Where the source begins and ends. The end may be beyond what was received.
+    /// The range of the source in the input. Its end may be beyond what was received.
     pub source: std::ops::Range<usize>,
 }
 
-/// A request to run source that is no file.
+/// A request to run source that is not in a file.
 #[derive(Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct Cell<'a> {
     kind: &'a str,
-    /// Repeated in the result.
+    /// The id, repeated in the result.
     pub id: u64,
-    /// The name in tracebacks.
+    /// The file name in tracebacks.
     pub filename: &'a str,
     /// The arguments of the program.
     pub argv: Vec<String>,
-    /// Which value is wanted.
+    /// The wanted value.
     #[serde(default)]
     pub last: Last,
-    /// A run is a session of one cell, after which the worker ends in any case.
+    /// Ignored: a run is a session of one cell, after which the worker exits in any case.
     #[serde(default, rename = "then")]
     _then: IgnoredAny,
-    /// Files and texts differ only in their encoding, and both are UTF-8 here.
+    /// Ignored: files and texts differ only in their encoding, and both are UTF-8 here.
     #[serde(default, rename = "source")]
     _source: IgnoredAny,
 }
 
-/// Which value of a run is wanted. The others are those of sessions.
+/// The wanted value of a run. Sessions know further kinds.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq)]
 #[serde(rename_all = "kebab-case")]
 pub enum Last {
-    /// That of the last statement, if it is an expression.
+    /// The value of the last statement, if it is an expression.
     #[default]
     Expression,
-    /// None.
+    /// No value.
     Nothing,
 }
 
@@ -75,7 +75,7 @@ struct Greeting<'a> {
 }
 
 impl Cell<'_> {
-    /// The program's name in `sys.argv`.
+    /// Returns the program's name in `sys.argv`.
     pub fn name(&self) -> &str {
         match self.filename {
             "<string>" => "-c",
@@ -90,7 +90,7 @@ impl Cell<'_> {
     }
 }
 
-/// Recognises what was received.
+/// Recognises the request at the start of the received bytes.
 pub fn recognise(received: &[u8]) -> Received<'_> {
     recognised(received).unwrap_or(Received::Other)
 }
@@ -117,7 +117,7 @@ fn recognised(received: &[u8]) -> Option<Received<'_>> {
     }
 }
 
-/// The header of the frame that begins at a place, and the place of its payload.
+/// Returns the header of the frame at an offset, and the range of its payload.
 fn frame(received: &[u8], start: usize) -> Option<(&[u8], std::ops::Range<usize>)> {
     let length = |at: usize| {
         let bytes = received.get(at..at + 4)?;
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_is_recognised() {
+    fn run_is_recognised() {
         let bytes = sent(HELLO, CELL, "1 + 1");
         let Received::Run(run) = recognise(&bytes) else {
             panic!("a run");
@@ -157,7 +157,7 @@ mod tests {
         assert_eq!((run.cell.id, run.cell.name()), (1, "-c"));
         assert_eq!(run.cell.argv, ["a"]);
         assert_eq!(run.cell.last, Last::Expression);
-        // Of the source, any part may have arrived.
+        // The source may have arrived partially.
         let Received::Run(part) = recognise(&bytes[..bytes.len() - 3]) else {
             panic!("a run");
         };
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_whose_value_is_not_wanted_is_recognised() {
+    fn run_without_a_wanted_value_is_recognised() {
         let bytes = sent(
             HELLO,
             &CELL.replace("\"argv\"", "\"last\":\"nothing\",\"argv\""),
@@ -178,13 +178,13 @@ mod tests {
     }
 
     #[test]
-    fn a_rehearsal_is_recognised() {
+    fn rehearsal_is_recognised() {
         let bytes = framed(r#"{"kind":"rehearse","serves":"one-run"}"#, "");
         assert_eq!(recognise(&bytes), Received::Rehearse(bytes.len()));
     }
 
     #[test]
-    fn what_is_not_served_is_left() {
+    fn unsupported_request_is_left_to_python() {
         let long = "x".repeat(MAX_SOURCE + 1);
         for bytes in [
             vec![],

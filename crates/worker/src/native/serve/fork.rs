@@ -1,4 +1,4 @@
-//! Starts a worker: its pid namespace, its init, and the fork.
+//! Starts a worker: creates its pid namespace and its init, and forks.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -13,20 +13,20 @@ use sandfork_jail::sys;
 use sandfork_jail::sys::namespace_init::{InitLifetime, NamespaceInit};
 use sandfork_jail::sys::process::{Fork, ForkedChild};
 
-/// The result of a fork, and the side on which this process is.
+/// The result of a fork, in each of the processes.
 pub(super) enum Forked {
     Parent {
         pid: Pid,
         pidfd: OwnedFd,
         init: NamespaceInit,
     },
-    /// At level `landlock`: the worker is a child of this process.
+    /// At level `landlock`, in the zygote: the pid of the reaper, whose child the worker is.
     Reaper(Pid),
     Worker(ForkedChild),
 }
 
 impl Server {
-    /// Forks a worker, with an init or a reaper of its own. A failure leaves nothing behind.
+    /// Forks a worker, with its own init or reaper. On error, no process is left behind.
     pub(super) fn fork_worker(&mut self, monitor: &OwnedFd) -> Result<Forked, Failure> {
         if self.jail.namespaces.is_none() {
             return Ok(match self.fork()? {
@@ -42,9 +42,10 @@ impl Server {
                 }
             });
         }
-        // A previous return may have failed. From another namespace there is no way to continue.
-        self.come_home()?;
-        // This applies to children only: the zygote itself stays, and returns for the next worker.
+        // An earlier attempt to return may have failed. Forking from another namespace is not possible.
+        self.reset_child_namespace()?;
+        // This affects children only: the zygote itself stays in its namespace, and resets the setting for the next
+        // worker.
         unshare(CloneFlags::CLONE_NEWPID).in_step(Step::PidNamespace)?;
         self.is_away = true;
         let init = sys::namespace_init::spawn(&mut self.stacks, InitLifetime::UntilKilled);
@@ -63,13 +64,13 @@ impl Server {
             }
             Ok((init, Fork::Parent(pid))) => (init, pid),
             Err(failure) => {
-                // If this fails, the next worker tries again.
-                _ = self.come_home();
+                // If this fails, the next fork tries again.
+                _ = self.reset_child_namespace();
                 return Err(failure);
             }
         };
         let handle = sys::pidfd::open(pid).in_step(Step::Fork);
-        match self.come_home().and(handle) {
+        match self.reset_child_namespace().and(handle) {
             Ok(pidfd) => Ok(Forked::Parent { pid, pidfd, init }),
             Err(failure) => {
                 self.stacks.end(&init, Some(pid));
@@ -78,8 +79,8 @@ impl Server {
         }
     }
 
-    /// Returns the zygote's next children to its own pid namespace.
-    fn come_home(&mut self) -> Result<(), Failure> {
+    /// Makes the zygote's next children enter its own pid namespace again.
+    fn reset_child_namespace(&mut self) -> Result<(), Failure> {
         if self.is_away {
             sys::process::enter_namespaces(self.home.as_fd(), CloneFlags::CLONE_NEWPID.bits())
                 .in_step(Step::PidNamespace)?;

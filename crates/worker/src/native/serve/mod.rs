@@ -1,4 +1,4 @@
-//! The zygote's loop: forks a worker for each request, reaps, reports.
+//! The zygote's event loop: forks a worker for each request, reaps workers, and reports their ends.
 
 mod fork;
 
@@ -34,32 +34,31 @@ use sandfork_jail::zygote::Zygote;
 pub enum Served {
     /// In the zygote: the supervisor closed the control socket.
     Finished,
-    /// In a worker: its jail is complete. Holds the variables of its environment that differ from the
-    /// zygote's.
+    /// In a worker whose jail is complete. Contains the environment variables that differ from the zygote's.
     Worker(Vec<(String, String)>),
-    /// In a worker: it failed to enter its jail, has reported that, and must end.
+    /// In a worker that failed to enter its jail and has reported that. It must exit.
     Failed,
 }
 
-/// A zygote that serves.
+/// A zygote that serves requests.
 pub struct Server {
     control: OwnedFd,
     jail: ZygoteJail,
     zygote: Zygote,
     single: SingleThreaded,
     stacks: InitStacks,
-    /// The zygote's own pid namespace, to return to after each fork.
+    /// The pidfd of the zygote, to return to its pid namespace after each fork.
     home: OwnedFd,
-    /// Whether the zygote's next child would be created in another pid namespace.
+    /// Whether the zygote's next child would enter another pid namespace.
     is_away: bool,
-    /// The network namespaces, if workers do not make their own.
+    /// The pool of network namespaces, unless workers create their own.
     networks: Option<Networks>,
     events: Epoll,
     children: SignalFd,
     mask_before: SigSet,
-    /// Not a hash map, which asks the kernel for random numbers and panics if it gets none.
+    /// Not a hash map, which requests random numbers from the kernel and panics if it gets none.
     workers: BTreeMap<Pid, Worker>,
-    /// At level `landlock`: each worker's reaper, and its monitor.
+    /// At level `landlock`: each worker's reaper and monitor.
     reapers: BTreeMap<Pid, OwnedFd>,
     zygote_bytes: u64,
 }
@@ -84,10 +83,10 @@ impl Server {
             allowance::set_allowance(proc, bytes).in_step(Step::Fork)?;
         }
         let bytes = sys::procfs::data(proc, "self/statm").in_step(Step::Fork)?;
-        Self::watching(control, jail, zygote, single, bytes).in_step(Step::Fork)
+        Self::with_event_loop(control, jail, zygote, single, bytes).in_step(Step::Fork)
     }
 
-    fn watching(
+    fn with_event_loop(
         control: OwnedFd,
         jail: ZygoteJail,
         zygote: Zygote,
@@ -141,9 +140,8 @@ impl Server {
             for event in &events[..ready] {
                 match event.data() {
                     CONTROL => match recv_message(self.control.as_fd(), &mut buffer) {
-                        // The process had no descriptor numbers left for those of the request. Closing
-                        // the descriptors that did arrive reports the failure of this one worker; the
-                        // others continue.
+                        // The request's descriptors exceeded this process's limit. Those that did arrive are closed,
+                        // which reports the failure of this one worker; the others are unaffected.
                         Err(Errno::EMSGSIZE | Errno::EMFILE | Errno::ENFILE) => {}
                         Err(errno) => return Err(errno),
                         Ok(None) => return Ok(Served::Finished),
@@ -165,10 +163,10 @@ impl Server {
                                 mask: self.mask_before,
                                 uid,
                             };
-                            match self.answer(birth, work.as_deref(), fds)? {
+                            match self.spawn(birth, work.as_deref(), fds)? {
                                 None => {}
                                 Some(served) => {
-                                    // The numbers of these descriptors belong to the worker now.
+                                    // These descriptor numbers belong to the worker now, so they must not be closed.
                                     std::mem::forget(self);
                                     return Ok(served);
                                 }
@@ -182,8 +180,8 @@ impl Server {
         }
     }
 
-    /// Answers one request. `Some` in the worker.
-    fn answer(
+    /// Serves one request. Returns `Some` in the worker.
+    fn spawn(
         &mut self,
         birth: ForkParams,
         work: Option<&Path>,
@@ -195,7 +193,7 @@ impl Server {
         else {
             return Err(Errno::EPROTO);
         };
-        let belongings = WorkerFds {
+        let worker_fds = WorkerFds {
             stdio: [stdin, stdout, stderr],
             data,
             cgroup: fds.collect(),
@@ -203,7 +201,7 @@ impl Server {
         let network = match self.lend_network() {
             Ok(network) => network,
             Err(failure) => {
-                tell_not_born(&monitor, failure);
+                report_not_born(&monitor, failure);
                 return Ok(None);
             }
         };
@@ -215,7 +213,7 @@ impl Server {
                 let (jail, zygote) = (&self.jail, &self.zygote);
                 let lent = network.as_ref().map(AsFd::as_fd);
                 let entered =
-                    sandfork_jail::worker::enter(child, jail, zygote, belongings, lent, birth);
+                    sandfork_jail::worker::enter(child, jail, zygote, worker_fds, lent, birth);
                 std::mem::forget((monitor, network));
                 let env = match work {
                     Some(_) => std::mem::take(&mut self.jail.env),
@@ -237,13 +235,13 @@ impl Server {
                 Ok(None)
             }
             Ok(Forked::Reaper(pid)) => {
-                // The reaper uses it. The zygote holds it until no process of the worker is left.
+                // The reaper uses the monitor. The zygote keeps it open until no process of the worker is left.
                 self.reapers.insert(pid, monitor);
                 Ok(None)
             }
             Err(failure) => {
                 self.take_back(network);
-                tell_not_born(&monitor, failure);
+                report_not_born(&monitor, failure);
                 Ok(None)
             }
         }
@@ -261,18 +259,18 @@ impl Server {
             .add(&worker.monitor, hang_up)
             .and_then(|()| send_message(worker.monitor.as_fd(), &born, &handles));
         if let Err(errno) = known {
-            // The worker could not be watched or reported, so end it. A supervisor that is still there
-            // gets a report, if possible, and sees the worker's monitor closed.
+            // The worker could not be watched or reported, so end it. A supervisor that is still there receives a
+            // report, if possible, and sees the worker's monitor closed.
             self.stacks.end(&worker.init, Some(pid));
             self.take_back(worker.network);
             let step = Step::ReportBirth;
-            tell_not_born(&worker.monitor, Failure { step, errno });
+            report_not_born(&worker.monitor, Failure { step, errno });
         } else {
             self.workers.insert(pid, worker);
         }
     }
 
-    /// A network namespace for the next worker, unless it makes its own.
+    /// Returns a network namespace for the next worker, unless workers create their own.
     fn lend_network(&mut self) -> Result<Option<Network>, Failure> {
         let proc = self.zygote.proc.as_fd();
         let networks = self.networks.as_mut();
@@ -280,14 +278,15 @@ impl Server {
         lent.in_step(Step::LendNetwork)
     }
 
-    /// Takes the namespace back from a worker that has no process left.
+    /// Returns the namespace of a worker that has no process left to the pool.
     fn take_back(&mut self, network: Option<Network>) {
         if let (Some(networks), Some(network)) = (&mut self.networks, network) {
             networks.take_back(network);
         }
     }
 
-    /// Reaps every child that ended. A worker's end ends its namespace; that end releases the monitor.
+    /// Reaps every child that has ended. The end of a worker ends its namespace, and the end of its namespace releases
+    /// the monitor.
     fn reap(&mut self) -> Result<(), Errno> {
         while self.children.read_signal()?.is_some() {}
         while let Some((pid, exit)) = sys::process::reap_any()? {
@@ -300,8 +299,7 @@ impl Server {
             }
             if let Some(monitor) = self.reapers.remove(&pid) {
                 if exit.status != ExitStatus::Code(0) {
-                    // The reaper could not end its worker. This process has adopted the remaining
-                    // processes.
+                    // The reaper could not end its worker. This process has adopted the worker's remaining processes.
                     let others: Vec<Pid> = self.reapers.keys().copied().collect();
                     tree::kill_beneath(self.zygote.proc.as_fd(), &others);
                 }
@@ -328,7 +326,7 @@ impl Server {
         }
     }
 
-    /// The supervisor gave up on a worker: end its namespace.
+    /// Ends the namespace of a worker that the supervisor has given up on.
     fn abandon(&mut self, key: u64) {
         let Some(worker) = i32::try_from(key)
             .ok()
@@ -336,13 +334,13 @@ impl Server {
         else {
             return;
         };
-        // Remove the monitor: epoll would report the hang-up again until the worker is reaped.
+        // Remove the monitor, because epoll would report the hang-up again until the worker is reaped.
         _ = self.events.delete(&worker.monitor);
         _ = sys::pidfd::signal(worker.init.pidfd.as_fd(), Signal::SIGKILL);
     }
 }
 
 /// Reports a worker that was not born. If this fails, the supervisor sees the worker's monitor closed.
-pub fn tell_not_born(monitor: impl AsFd, failure: Failure) {
+pub fn report_not_born(monitor: impl AsFd, failure: Failure) {
     _ = send_message(monitor.as_fd(), &FromMonitor::not_born(failure), &[]);
 }

@@ -1,7 +1,7 @@
-//! A worker that stands for its memory to be copied, and a worker that takes on the memory of another.
+//! Suspends a worker while its memory is copied, and replaces a worker's memory by such a copy.
 //!
-//! Guest code can call both functions. The first then tells the supervisor what it did not ask for, which ends the
-//! worker. The second waits for descriptors that do not come.
+//! Guest code can call both functions. The first then sends the supervisor a message that it did not request, which
+//! ends the worker. The second waits for descriptors that never arrive.
 
 mod shareable;
 mod unpack;
@@ -30,22 +30,23 @@ use sandfork_jail::{DATA, sys};
 /// The standard streams.
 const STREAMS: Range<RawFd> = 0..3;
 
-/// `stand`: in a session's worker, between two cells. Its argument is the request's number. Returns an empty string
-/// in this worker, and the number of another request in a worker that took on the memory.
-pub fn stand_for_copy(number: &str) -> Result<String, String> {
+/// `stand`: called in a session's worker, between two cells, with the id of the request. Returns an empty string in
+/// this worker, and the id of another request in a worker that was restored from the copy.
+pub fn suspend_for_copy(number: &str) -> Result<String, String> {
     let number: u64 = number.parse().map_err(|_| "a request has a number")?;
     let state = KernelState::save().map_err(|errno| failed("read the kernel's state", errno))?;
     let link = Link::inherited();
     let mut frame = StandingFrame::new(number, &[], &shareable::ranges());
     let resumed = suspend(|place| {
-        // From here until the supervisor has answered, nothing is allocated: it copies this memory meanwhile.
+        // From here until the supervisor replies, nothing is allocated, because the supervisor copies this memory
+        // meanwhile.
         link.send(frame.finish(place));
         let mut lengths = [0; 8];
         link.peek(&mut lengths);
     });
     match resumed {
         Resumed::Original => {
-            // The only message that the supervisor sends now is the one to go on.
+            // The only message that the supervisor sends now is the one to continue.
             let lengths = link.take(8);
             let lengths = lengths.chunks(4).map(|part| {
                 let part = [part[0], part[1], part[2], part[3]];
@@ -63,11 +64,12 @@ pub fn stand_for_copy(number: &str) -> Result<String, String> {
     }
 }
 
-/// The frame by which a worker says that it stands. It has room for the place, which is known last.
+/// The frame by which a worker reports that it is suspended. It has room for the address of the resume point, which is
+/// known last.
 struct StandingFrame(Vec<u8>);
 
 impl StandingFrame {
-    /// The digits of the longest number.
+    /// The number of digits of the largest address.
     const ROOM: usize = 20;
 
     fn new(number: u64, images: &[RawFd], shareable: &[[u64; 2]]) -> Self {
@@ -82,9 +84,9 @@ impl StandingFrame {
         Self(frame)
     }
 
-    /// Adds the place. Allocates nothing.
+    /// Appends the address. Does not allocate.
     fn finish(&mut self, place: u64) -> &[u8] {
-        // There is room.
+        // Cannot fail or allocate: the capacity suffices.
         _ = write!(self.0, "{place}}}");
         let length = u32::try_from(self.0.len() - 8).unwrap_or(u32::MAX);
         self.0[..4].copy_from_slice(&length.to_le_bytes());
@@ -92,8 +94,8 @@ impl StandingFrame {
     }
 }
 
-/// `restore`: in a worker that was checked and has run no guest code. Its argument is the request's number and the
-/// supervisor's order. Returns only if something failed before the memory was replaced.
+/// `restore`: called in a worker that was checked and has run no guest code, with the id of the request and the
+/// supervisor's order. Returns only if an operation failed before the memory was replaced.
 pub fn restore(argument: &str) -> Result<String, String> {
     let (number, order) = argument.split_once('\n').ok_or("an order has a number")?;
     let number: u64 = number.parse().map_err(|_| "a request has a number")?;
@@ -101,18 +103,18 @@ pub fn restore(argument: &str) -> Result<String, String> {
     let images = restore_outside_memory(&order)?;
     drop(order);
     let mut frame = StandingFrame::new(number, &images, &[]);
-    // From here on nothing is allocated: the supervisor looks at this process's memory now, and makes the steps
-    // for what it sees.
+    // From here on nothing is allocated: the supervisor now inspects this process's memory and computes the steps from
+    // what it finds.
     Link::inherited().send(frame.finish(0));
     let plan = ManuallyDrop::new(passed("steps")?);
     let blob = Blob::map(plan.as_fd()).map_err(|errno| failed("map the steps", errno))?;
     close(plan.as_raw_fd()).map_err(|errno| failed("close the steps", errno))?;
-    detach().map_err(|errno| failed("let go of its memory", errno))?;
+    detach().map_err(|errno| failed("detach its memory from the kernel", errno))?;
     let ended = blob.enter().err().unwrap_or(Errno::EINVAL);
     Err(failed("enter the steps", ended))
 }
 
-/// Everything but memory and what [`KernelState`] has. Returns the descriptors of the files that have the memory.
+/// Restores everything but memory and [`KernelState`]. Returns the descriptors of the image files with the memory.
 fn restore_outside_memory(order: &Order) -> Result<Vec<RawFd>, String> {
     let images = (0..order.images).map(|_| passed("memory"));
     let images = images.collect::<Result<Vec<_>, _>>()?;
@@ -121,7 +123,7 @@ fn restore_outside_memory(order: &Order) -> Result<Vec<RawFd>, String> {
     reopen(order, images)
 }
 
-/// The descriptor that comes with the next byte.
+/// Receives the descriptor that is attached to the next byte.
 pub fn passed(what: &str) -> Result<OwnedFd, String> {
     let data = ManuallyDrop::new(sys::descriptors::inherited(DATA));
     let received = sys::descriptors::receive(data.as_fd(), &mut [0; 1]);
@@ -129,12 +131,12 @@ pub fn passed(what: &str) -> Result<OwnedFd, String> {
     passed.map_err(|errno| format!("could not receive its {what}: {}", errno.desc()))
 }
 
-/// What failed, as a sentence.
+/// Formats a failed operation as a sentence.
 fn failed(what: &str, errno: Errno) -> String {
     format!("could not {what}: {}", errno.desc())
 }
 
-/// Makes the descriptors of the other process. Returns the numbers of the images, which are none of theirs.
+/// Recreates the descriptors of the other process. Returns the numbers of the images, which do not collide with them.
 fn reopen(order: &Order, images: Vec<OwnedFd>) -> Result<Vec<RawFd>, String> {
     let wanted = &order.descriptors;
     let is_wanted = |number: &RawFd| wanted.iter().any(|one| one.number == *number);
@@ -147,7 +149,7 @@ fn reopen(order: &Order, images: Vec<OwnedFd>) -> Result<Vec<RawFd>, String> {
         sys::descriptors::place_at(from, number, OFlag::O_CLOEXEC)?;
         Ok(number)
     };
-    // They are copied from, and may be replaced before that.
+    // Copy the standard streams first: descriptors are duplicated from them, and they may be replaced before that.
     let mut streams = Vec::new();
     for stream in STREAMS {
         streams.push(copy(stream).map_err(|errno| failed("copy a standard stream", errno))?);
@@ -170,7 +172,7 @@ fn reopen(order: &Order, images: Vec<OwnedFd>) -> Result<Vec<RawFd>, String> {
     Ok(images)
 }
 
-/// Makes one. `streams` has copies of the standard streams.
+/// Recreates a descriptor. `streams` contains copies of the standard streams.
 fn make(one: &Descriptor, streams: &[RawFd]) -> Result<(), Errno> {
     let on_exec = if one.inherited {
         OFlag::empty()

@@ -1,9 +1,9 @@
-//! Memory of this worker that its copies may share until they write to it.
+//! Finds memory of this worker that its copies may share until they write to it.
 //!
-//! Copies map it from a file. That can be noticed: memory that is given back to the kernel is not zero afterwards, and
-//! a mapping does not grow. The C library's large blocks are only ever unmapped, or grown by mremap(2), which their
-//! first page prevents: it stays memory of its own, and the C library copies the block. CPython's arenas are only ever
-//! unmapped.
+//! Copies map this memory from a file, with two observable differences: pages that are returned to the kernel
+//! (madvise(2)) do not become zero, and a mapping cannot grow. The C library only ever unmaps its large blocks or grows
+//! them by mremap(2). The first page of a block is left private, which makes mremap(2) fail, so the C library copies
+//! the block instead. CPython only ever unmaps its arenas.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -11,31 +11,31 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::native::python::ArenaLog;
 
-/// The most ranges.
+/// The maximum number of ranges.
 const MOST: usize = 4096;
 
-/// The most places at which a block is looked for: a mapping may be full of other things.
+/// The maximum number of addresses that are checked for a block: a mapping may be full of other data.
 const MOST_LOOKS: usize = 16_384;
 
 const PAGE: u64 = 4096;
 
-/// The least size of a block that malloc(3) maps by itself (`M_MMAP_THRESHOLD`).
+/// The minimum size of a block that malloc(3) gives its own mapping (`M_MMAP_THRESHOLD`).
 const LEAST_BLOCK: u64 = 128 << 10;
 
-/// In the header of such a block, beside its size (`IS_MMAPPED` of glibc's malloc/malloc.c).
+/// The flag in the size field of such a block (`IS_MMAPPED` of glibc's malloc/malloc.c).
 const IS_MAPPED: u64 = 2;
 const FLAGS: u64 = 7;
 
-/// The length of the header. Since glibc 2.43 the size leaves it out.
+/// The length of a block's header. Since glibc 2.43 the size field does not include it.
 const HEADER: usize = 16;
 
-/// The arenas that CPython has: each one's address, with its size in [`UNIT`]s in the bits that an address has not.
+/// CPython's arenas. Each entry is the page-aligned address, with the size in [`UNIT`]s in its low bits; 0 if free.
 static ARENAS: [AtomicU64; 16_384] = [const { AtomicU64::new(0) }; 16_384];
 
-/// Arenas are of 256 KiB, and of 1 MiB since Python 3.10.
+/// The unit of arena sizes: arenas have 256 KiB, and 1 MiB since Python 3.10.
 const UNIT: u64 = 256 << 10;
 
-/// Keeps the list of arenas.
+/// The log of arena allocations.
 pub struct Arenas;
 
 impl ArenaLog for Arenas {
@@ -43,7 +43,7 @@ impl ArenaLog for Arenas {
         let units = size / UNIT;
         if address.is_multiple_of(PAGE) && size.is_multiple_of(UNIT) && (1..PAGE).contains(&units) {
             let free = ARENAS.iter().find(|arena| arena.load(Relaxed) == 0);
-            // An arena for which there is no place is copied.
+            // An arena that does not fit into the table is copied, not shared.
             if let Some(arena) = free {
                 arena.store(address | units, Relaxed);
             }
@@ -67,7 +67,7 @@ fn arenas() -> impl Iterator<Item = [u64; 2]> {
     })
 }
 
-/// The ranges, in order. Without a /proc there are only arenas.
+/// Returns the ranges, in order. Without a /proc only arenas are found.
 pub fn ranges() -> Vec<[u64; 2]> {
     let mut arenas: Vec<[u64; 2]> = arenas().collect();
     arenas.sort_unstable();
@@ -78,7 +78,7 @@ pub fn ranges() -> Vec<[u64; 2]> {
     found
 }
 
-/// The C library's large blocks, without their first pages.
+/// Returns the C library's large blocks, without their first pages.
 fn blocks(arenas: &[[u64; 2]]) -> Option<Vec<[u64; 2]>> {
     let maps = fs::read("/proc/self/maps").ok()?;
     let memory = File::open("/proc/self/mem").ok()?;
@@ -89,7 +89,7 @@ fn blocks(arenas: &[[u64; 2]]) -> Option<Vec<[u64; 2]>> {
         let Some((start, end)) = anonymous(line) else {
             continue;
         };
-        // The kernel may have split a block at what it was advised.
+        // madvise(2) may have split a block into several mappings.
         let mut at = start.max(last_end);
         while at + PAGE <= end && looks < MOST_LOOKS {
             if let Ok(place) = arenas.binary_search_by_key(&at, |[start, _]| *start) {
@@ -110,7 +110,7 @@ fn blocks(arenas: &[[u64; 2]]) -> Option<Vec<[u64; 2]>> {
     Some(found)
 }
 
-/// The bounds of a writable mapping of memory.
+/// Parses the bounds of a private writable anonymous mapping.
 fn anonymous(line: &[u8]) -> Option<(u64, u64)> {
     let line = std::str::from_utf8(line).ok()?;
     let mut fields = line.split_ascii_whitespace();
@@ -126,7 +126,7 @@ fn anonymous(line: &[u8]) -> Option<(u64, u64)> {
     ))
 }
 
-/// The size of the block at an address, if one is there.
+/// Returns the size of the block at an address, if there is one.
 fn size_of_block(memory: &File, at: u64) -> Option<u64> {
     let mut header = [0; HEADER];
     memory.read_exact_at(&mut header, at).ok()?;
@@ -138,7 +138,7 @@ fn size_of_block(memory: &File, at: u64) -> Option<u64> {
     size_in_header(before, size)
 }
 
-/// The size of a block with these words before it; `None` if they are no header.
+/// Returns the size of a block from the two words of its header; `None` if they are not a header.
 fn size_in_header(before: u64, size: u64) -> Option<u64> {
     let (size, flags) = (size & !FLAGS, size & FLAGS);
     let sizes = [Some(size), size.checked_add(HEADER as u64)];
@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_block_s_size_is_that_of_its_mapping() {
+    fn block_size_covers_its_mapping() {
         let header = |size| size_in_header(0, size);
         // A bytearray of 150,000,000 bytes, with glibc 2.36 and with 2.43.
         assert_eq!(header(0x8f0_e002), Some(0x8f0_e000));

@@ -1,8 +1,8 @@
-//! Reads the files of another worker into this worker's own directories.
+//! Unpacks the files of another worker into this worker's directories.
 //!
-//! In them are mounts of what the policy shows of the host, some writable. Nothing here reaches into a mount: the kernel
-//! opens no directory behind one ([`open_own`]), moves and links no file from one file system to another, and neither
-//! removes nor replaces what something is mounted on.
+//! These directories contain mounts of host paths that the policy shows, some of them writable. Nothing here reaches
+//! into a mount: the kernel opens no directory across a mount point ([`open_own`]), does not rename or link files
+//! between file systems, and neither removes nor replaces a mount point.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
@@ -23,16 +23,16 @@ use nix::unistd::{UnlinkatFlags, linkat, mkfifoat, symlinkat, unlinkat};
 
 use sandfork_jail::archive::{ENTRY, Entry, Kind, PIECE, piece_of};
 
-/// The bytes of a file that are copied at once.
+/// The size of the copy buffer, bytes.
 const CHUNK: usize = 1 << 20;
 
-/// The most inodes of a tree that are used up for the numbers of others.
+/// The maximum number of inode numbers of a tree that are skipped to recreate others.
 const MOST_SKIPPED: u64 = 100_000;
 
-/// All of a mode.
+/// All permission bits of a mode.
 const MODE: u32 = 0o7777;
 
-/// The part of a mode that no filter refuses: another one may have a program run as its owner.
+/// The permission bits that no filter refuses; the others are set-user-ID and set-group-ID.
 const HARMLESS: u32 = 0o1777;
 
 const DIRECTORY: OFlag = OFlag::O_RDONLY
@@ -40,7 +40,7 @@ const DIRECTORY: OFlag = OFlag::O_RDONLY
     .union(OFlag::O_NOFOLLOW)
     .union(OFlag::O_CLOEXEC);
 
-/// Replaces the contents of these directories by those that the stream has.
+/// Replaces the contents of these directories by those in the stream.
 pub fn unpack(stream: &File, directories: &[String]) -> Result<(), String> {
     let mut reader = BufReader::with_capacity(CHUNK, stream);
     for directory in directories {
@@ -56,7 +56,7 @@ pub fn unpack(stream: &File, directories: &[String]) -> Result<(), String> {
     Ok(())
 }
 
-/// Opens a directory at a path that neither follows a link nor leads into a mount.
+/// Opens a directory by a path that neither contains symbolic links nor crosses mount points.
 fn open_own<P: ?Sized + NixPath>(above: &OwnedFd, path: &P) -> Result<OwnedFd, Errno> {
     let resolve = ResolveFlag::RESOLVE_NO_XDEV
         | ResolveFlag::RESOLVE_NO_SYMLINKS
@@ -68,8 +68,8 @@ fn open_own<P: ?Sized + NixPath>(above: &OwnedFd, path: &P) -> Result<OwnedFd, E
     )
 }
 
-/// Removes what is in a directory. Mounts stay, with the directories that lead to them: every worker has them.
-/// `kept` gets these directories with their numbers.
+/// Removes the contents of a directory. Mounts stay, with the directories that contain them: every worker has them.
+/// Adds these directories and their inode numbers to `kept`.
 fn clear(
     directory: &OwnedFd,
     path: &Path,
@@ -82,9 +82,9 @@ fn clear(
             continue;
         }
         match unlinkat(directory, name, UnlinkatFlags::NoRemoveDir) {
-            // Also one on which something is mounted.
+            // A directory, possibly a mount point.
             Err(Errno::EISDIR) => {}
-            // A file on which one is mounted.
+            // A file that is a mount point, or a removed file.
             Err(Errno::EBUSY) | Ok(()) => continue,
             Err(errno) => return Err(errno),
         }
@@ -96,7 +96,7 @@ fn clear(
         clear(&inner, &path, kept)?;
         match unlinkat(directory, name, UnlinkatFlags::RemoveDir) {
             Ok(()) => {}
-            // A mount is in it.
+            // The directory contains a mount.
             Err(Errno::ENOTEMPTY) => {
                 kept.insert(fstat(&inner)?.st_ino, path.into());
             }
@@ -106,24 +106,24 @@ fn clear(
     Ok(())
 }
 
-/// A tree that is being filled. Its files are made in the tree's own directory, each under its inode's number, and
-/// then get their names.
+/// A tree that is being filled. Its files are created in the tree's root directory, each under a name derived from its
+/// inode number, and are renamed afterwards.
 struct Tree {
     root: OwnedFd,
-    /// The directories that were not removed, by their numbers, which they have in every worker. None is made a second
-    /// time: a tree may have as many files as it can.
+    /// The directories that were not removed, by inode number, which is the same in every worker. They are not created
+    /// again, because a tree may be at its inode quota.
     kept: BTreeMap<u64, OsString>,
-    /// What the names of files without a name begin with. Random, as the guest may have a file with any other name.
+    /// The prefix of staged names. Random, because the guest may have a file of any fixed name.
     prefix: String,
-    /// The files that have no name yet, by the number that they had.
+    /// The files that have no name yet, by their original inode number.
     unnamed: BTreeSet<u64>,
-    /// The first name of each file that has one.
+    /// The first name of each file that has one, by original inode number.
     named: BTreeMap<u64, OsString>,
     /// The directories in the order of their names.
     directories: Vec<(OsString, Entry)>,
-    /// The most inodes that are used up for their numbers.
+    /// The number of inode numbers that may still be skipped.
     spare: u64,
-    /// The number of the next file, once it is known.
+    /// The inode number of the next file, once it is known.
     next: Option<u64>,
 }
 
@@ -176,16 +176,16 @@ impl Tree {
         }
     }
 
-    /// Makes a file with the number that it had, if that is still to come: a guest's program may compare it, as SQLite
-    /// does. A file system numbers its files one after the other.
+    /// Creates a file with its original inode number, if the file system has not passed that number yet: a guest's
+    /// program may compare it, as SQLite does. The file system numbers files consecutively.
     fn make(&mut self, entry: Entry, reader: &mut impl Read) -> io::Result<()> {
         let target = match entry.kind {
             Kind::Symlink => text(reader, usize::try_from(entry.size).unwrap_or(0))?,
             _ => Vec::new(),
         };
-        let name = self.stage(entry.inode);
+        let name = self.staged_name(entry.inode);
         let name = name.as_str();
-        self.reach(entry.inode)?;
+        self.skip_inodes(entry.inode)?;
         let mut made = self.create(entry, name, &target)?;
         if made < entry.inode && self.spare > 0 {
             let how = match entry.kind {
@@ -194,7 +194,7 @@ impl Tree {
             };
             unlinkat(&self.root, name, how)?;
             self.next = Some(made + 1);
-            self.reach(entry.inode)?;
+            self.skip_inodes(entry.inode)?;
             made = self.create(entry, name, &target)?;
         }
         self.next = Some(made + 1);
@@ -213,7 +213,7 @@ impl Tree {
         }
     }
 
-    /// Makes a file without contents. Returns its inode's number.
+    /// Creates an empty file. Returns its inode number.
     fn create(&self, entry: Entry, name: &str, target: &[u8]) -> io::Result<u64> {
         match entry.kind {
             Kind::Directory => mkdirat(&self.root, name, Mode::S_IRWXU)?,
@@ -232,8 +232,8 @@ impl Tree {
         Ok(made.st_ino)
     }
 
-    /// Uses up the numbers before this one.
-    fn reach(&mut self, wanted: u64) -> io::Result<()> {
+    /// Skips the inode numbers before `wanted`.
+    fn skip_inodes(&mut self, wanted: u64) -> io::Result<()> {
         let flags = OFlag::O_RDWR | OFlag::O_TMPFILE | OFlag::O_CLOEXEC;
         while let Some(next) = self.next
             && next < wanted
@@ -253,9 +253,9 @@ impl Tree {
                 mkdirat(root, path.as_os_str(), Mode::S_IRWXU)?;
             }
         } else if self.unnamed.remove(&inode) {
-            let staged = self.stage(inode);
+            let staged = self.staged_name(inode);
             match renameat(root, staged.as_str(), root, path.as_os_str()) {
-                // A directory that is there already, because it leads to a mount.
+                // The directory exists already, because it contains a mount.
                 Err(Errno::ENOTEMPTY | Errno::EEXIST) => {
                     unlinkat(root, staged.as_str(), UnlinkatFlags::RemoveDir)?;
                 }
@@ -274,8 +274,8 @@ impl Tree {
         Ok(())
     }
 
-    /// The name of a file until it gets its own.
-    fn stage(&self, inode: u64) -> String {
+    /// Returns the name of a file until it is renamed.
+    fn staged_name(&self, inode: u64) -> String {
         format!("{}-{inode}", self.prefix)
     }
 }
@@ -300,7 +300,7 @@ fn copy(reader: &mut impl Read, file: &File, size: u64) -> io::Result<()> {
     }
 }
 
-/// Sets what writing to a file changes.
+/// Sets the attributes that writing to a file changes: mode and times.
 fn finish(handle: &OwnedFd, entry: Entry) -> io::Result<()> {
     let set = |mask| fchmod(handle.as_fd(), Mode::from_bits_truncate(entry.mode & mask));
     match set(MODE) {
