@@ -1,23 +1,24 @@
-"""Top-level `await`: code that uses it runs on an event loop."""
+"""Runs code with top-level `await` on an event loop."""
 
 import sys
 
 # `CO_COROUTINE` of CPython's Include/cpython/code.h.
 CO_COROUTINE = 0x80
-# By these names, a cell of a session uses a running loop.
+# A cell of a session that uses one of these names needs a running loop.
 LOOP_NAMES = frozenset(("create_task", "ensure_future", "get_running_loop"))
-# By these, it runs a loop of its own.
+# A cell that uses one of these names runs its own loop.
 OWN_LOOP_NAMES = frozenset(("run", "run_forever", "run_until_complete"))
 
 
 def awaits(codes):
-    """Whether code runs on an event loop because it awaits. All other code of a program runs outside of one."""
+    """Returns whether code runs on an event loop because it awaits. All other code of a program runs outside
+    of a loop."""
     return any(code is not None and code.co_flags & CO_COROUTINE for code in codes)
 
 
 def uses_loop(codes):
-    """Whether a cell that does not await runs on the event loop all the same. All others run outside of it, so that
-    they may call `asyncio.run`."""
+    """Returns whether a cell that does not await runs on the event loop nevertheless. All other cells run
+    outside of it, so that they may call `asyncio.run`."""
     names = [name for code in codes if code is not None for name in code.co_names]
     return not LOOP_NAMES.isdisjoint(names) and OWN_LOOP_NAMES.isdisjoint(names)
 
@@ -33,21 +34,21 @@ async def evaluate(codes, namespace):
 
 
 class EventLoop:
-    """The event loop of a program or a session. Tasks go on while cells await, and between cells."""
+    """The event loop of a program or session. Its tasks run while cells await, and between cells."""
 
     loop = None
-    # What context variables are set to, for all cells. Python 3.11 lets a task have such a context.
+    # The context variables of all cells. Since Python 3.11 a task can be given a context.
     context = None
-    # Runs code outside of the loop.
+    # Evaluates code outside of the loop.
     call = eval
 
     def run(self, codes, namespace):
-        """Runs code on the loop."""
+        """Runs code on the loop and returns its value."""
         import asyncio
 
         if not self.is_open():
             self.loop = asyncio.new_event_loop()
-        # Set each time, because `asyncio.run` in a cell removes it.
+        # Set each time, because `asyncio.run` in a cell unsets it.
         asyncio.set_event_loop(self.loop)
         options = {}
         if sys.version_info >= (3, 11):
@@ -63,7 +64,7 @@ class EventLoop:
             return self.loop.run_until_complete(task)
         except BaseException:
             if task.done() and not task.cancelled() and task.exception() is None:
-                # Another task raised `SystemExit` while the loop came to its end.
+                # Another task raised `SystemExit` just as this task completed.
                 return task.result()
             self.abandon(task)
             raise
@@ -71,13 +72,13 @@ class EventLoop:
     def is_open(self):
         return self.loop is not None and not self.loop.is_closed()
 
-    def go_on(self, link):
+    def run_until_request(self, link):
         """Runs the loop until the link has a request."""
         loop, arrived = self.loop, False
 
         def look():
-            # While another thread reads, it is that thread's answer that has arrived, or it hands the request
-            # over.
+            # If another thread reads the link, the data is that thread's reply, or that thread hands the
+            # request over.
             if link.requests.messages or not link.reading:
                 stop()
 
@@ -93,15 +94,17 @@ class EventLoop:
                 try:
                     loop.run_forever()
                 except (KeyboardInterrupt, SystemExit):
-                    # A task's own end is not the session's. An interrupt is for the request that has arrived.
+                    # A task's `SystemExit` does not end the session. An interrupt is meant for the request
+                    # that has arrived.
                     arrived = arrived or link.has_input()
         finally:
             link.on_request = None
             loop.remove_reader(link.socket)
 
     def close_descriptors(self):
-        """Closes the descriptors of a loop that waits for nothing but time, until `open_descriptors`. A copy of
-        this worker gets others. Any other descriptor of a loop remains, for the supervisor to see."""
+        """Closes the descriptors of a loop that waits for timers only, until `open_descriptors`. A copy of
+        this worker opens its own. A loop with other descriptors keeps them, so that the supervisor sees
+        them."""
         loop = self.loop
         if not self.is_open() or not hasattr(loop, "_make_self_pipe"):
             return
@@ -116,7 +119,7 @@ class EventLoop:
             loop._make_self_pipe()
 
     def abandon(self, task):
-        """Ends an interrupted task, so that it does not run during the next cell."""
+        """Cancels an interrupted task, so that it does not run during the next cell."""
         if task.done():
             return
         task.cancel()
@@ -127,7 +130,7 @@ class EventLoop:
             pass
 
     def close(self):
-        """Cancels what is left and closes the loop, as `asyncio.run` does at its end."""
+        """Cancels remaining tasks and closes the loop, as `asyncio.run` does at its end."""
         if self.loop is None or self.loop.is_closed():
             return
         from asyncio.runners import _cancel_all_tasks

@@ -1,7 +1,7 @@
 # The last part of a zygote's `python -I -S -c` program, after host/interpreter/facts.py. It reports the
-# interpreter's facts, enters the jail and runs the guest side there. Each start compiles it, so it is small.
-# Descriptor 0 is the control socket, descriptor 1 the memfd with the native module, which is filled and sealed when
-# the socket has a byte.
+# interpreter's facts, enters the jail and starts the guest package there. It is small, because each zygote
+# compiles it. Descriptor 0 is the control socket. Descriptor 1 is the memfd with the native module, which is
+# complete and sealed once a byte arrives on the socket.
 import _signal
 import builtins
 import marshal
@@ -24,7 +24,8 @@ def load_native():
 
 
 def forget_inherited_signals():
-    """Resets signals that a caller blocks or ignores (a server's threads, nohup): exec inherits them."""
+    """Resets signals that the caller blocks or ignores (a server's threads, nohup), because execve(2)
+    inherits both."""
     _signal.pthread_sigmask(_signal.SIG_SETMASK, ())
     # CPython itself ignores these two signals.
     for number in _signal.valid_signals() - {_signal.SIGPIPE, _signal.SIGXFSZ}:
@@ -34,7 +35,7 @@ def forget_inherited_signals():
 
 
 def kept_codes(number):
-    """The code of each source, as an earlier zygote of this Python compiled it. Empty for a new file."""
+    """Returns the code of each source, compiled by an earlier zygote of this Python. Empty for a new file."""
     kept = posix.pread(number, posix.fstat(number).st_size, 0)
     return marshal.loads(kept) if kept else {}
 
@@ -45,8 +46,8 @@ native = load_native()
 entered = native.enter(_sandfork_facts())
 file = native.codes("")
 codes = kept_codes(int(file)) if file else {}
-# Its own builtins, as the modules that it imports have: a guest may replace `len` in the shared ones. Its name, which
-# programs expect in the globals of each frame.
+# A copy of the builtins, as for the modules that it imports: a guest may replace `len` in the shared ones. A
+# name, because programs expect `__name__` in the globals of each frame.
 namespace = {"__name__": "sandfork_guest.sources", "__builtins__": dict(vars(builtins))}
 code = codes.get("sources") or compile(native.source("sources"), "<sandfork sources>", "exec", 0, True, 2)
 exec(code, namespace)

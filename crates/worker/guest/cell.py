@@ -1,31 +1,31 @@
-"""Compiles a cell, and keeps its source."""
+"""Compiles cells and keeps their sources."""
 
 import sys
 from io import StringIO
 
 import _warnings
 
-# The file name of a cell whose source is the name of a module to run, as `python -m` does.
+# The file name of a cell whose source is the name of a module to run, like `python -m`.
 MODULE = "<-m>"
-# Maximum characters. Even with six bytes of JSON for each, this is below the supervisor's bounds.
-# A session that exceeds those is ended.
+# Maximum characters. Even at six bytes of JSON per character this is below the supervisor's bounds, beyond
+# which it ends the session.
 MAX_TEXT = 32 * 1024
-# `PyCF_*` and `CO_FUTURE_*` of CPython's headers, the same since 3.8. The first import of their module `_ast` makes a
-# type for each kind of node, which takes 0.6 ms, and the native way of a run does without.
+# `PyCF_*` and `CO_FUTURE_*` of CPython's headers, unchanged since 3.8. Importing their module `_ast` creates
+# a type for each kind of node, which takes 0.6 ms, and the native run path does without it.
 ALLOW_TOP_LEVEL_AWAIT, ONLY_AST, FUTURE_FLAGS = 0x2000, 0x400, 0x1FE0000
-# All code may await.
+# All code may use top-level `await`.
 FLAGS = ALLOW_TOP_LEVEL_AWAIT
-# What cells have imported from `__future__`: it holds for the cells after them, as at Python's own prompt.
+# The `__future__` features that cells have imported. They apply to later cells, as at Python's own prompt.
 imported = 0
-# The interpreter's `sys.argv[0]` for a program that is no file.
+# The interpreter's `sys.argv[0]` for a program that is not in a file.
 ARGV0 = {"<string>": "-c", "<stdin>": "-", MODULE: "-m"}
-# The sources of cells, by their file name in tracebacks, and the maximum of bytes or characters to keep.
+# The sources of cells by their file name in tracebacks, and the maximum bytes or characters to keep.
 SOURCES = {}
 MAX_SOURCES = 16 << 20
 kept_length = 0
-# What the guest was refused during the cell, for its result (`claims.py`).
+# The refusals that the guest met during the cell, for its result (`claims.py`).
 CLAIMS = {}
-# A filter of warnings, as the module keeps them: all are errors.
+# An entry of `warnings.filters` that turns every warning into an error.
 AS_ERROR = ("error", None, Warning, None, 0)
 MAX_NAME = 256
 # Reads a class's own name, which its metaclass cannot override.
@@ -33,8 +33,8 @@ NAME_OF = type.__dict__["__name__"].__get__
 
 
 def decoded(source, kind):
-    """The source without its coding line's effect. A file has the encoding that its coding line names
-    (PEP 263). Text is UTF-8, and a coding line in it has no effect."""
+    """Decodes the source if it may have a coding line (PEP 263). A file has the encoding that its coding line
+    names. Text is UTF-8, and its coding line has no effect."""
     if b"coding" not in b"\n".join(source.split(b"\n", 2)[:2]):
         return source
     try:
@@ -45,7 +45,7 @@ def decoded(source, kind):
 
         return decode_source(source)
     except (LookupError, SyntaxError, UnicodeDecodeError):
-        # The compiler's own error is that of Python.
+        # The compiler raises Python's own error.
         return source
 
 
@@ -65,7 +65,8 @@ def pop_last_expression(tree):
 
 
 def compile_both(tree, last, filename):
-    """The code of all but the last expression, and the code of the last expression. Each may be `None`."""
+    """Returns the code of everything but the trailing expression, and the code of that expression. Each may
+    be `None`."""
     global imported
     body = compile(tree, filename, "exec", FLAGS | imported, dont_inherit=True) if tree.body else None
     if body is not None:
@@ -78,26 +79,26 @@ def compile_both(tree, last, filename):
 
 
 def compile_text(native, source, filename, wanted):
-    """The same as `compile_both`, without a tree, whose objects take as long to make and to read as all the rest.
-    Returns `None` if it takes a tree, and where a warning is to be shown."""
+    """Like `compile_both`, without a syntax tree, which takes as long to create and read as all the rest.
+    Returns `None` if a tree is needed or a warning must be shown."""
     if imported or type(source) is not bytes:
         return None
     filters = getattr(sys.modules.get("warnings", _warnings), "filters", None)
-    # The guest may have replaced it.
+    # The guest may have replaced the list.
     return native.compile((source, filename, wanted, filters, AS_ERROR)) if type(filters) is list else None
 
 
 def set_argv(filename, argv):
-    # `python DIRECTORY` runs the `__main__.py` in it.
+    # `python DIRECTORY` runs the `__main__.py` in the directory.
     name = ARGV0.get(filename) or filename.removesuffix("/__main__.py") or filename
     sys.argv = [name, *argv]
-    # Without it, a guest sees the program text of the zygote.
+    # Otherwise a guest would see the program text of the zygote.
     if hasattr(sys, "orig_argv"):
         sys.orig_argv = [sys.executable, *sys.argv] if name else [sys.executable]
 
 
 def exit_code(stop):
-    """The exit status by a `SystemExit`, whose attributes may be code of the guest."""
+    """Returns the exit status of a `SystemExit`, whose attributes may be guest code."""
     try:
         code = stop.code
     except BaseException:
@@ -106,7 +107,7 @@ def exit_code(stop):
         return 0
     if issubclass(type(code), int):
         code = int.__index__(code)
-        # Python makes -1 of what is no `long` of C.
+        # Python converts an integer that does not fit into a C `long` to -1.
         return code & 0xFF if -(2**63) <= code < 2**63 else 0xFF
     try:
         print(code, file=sys.stderr)
@@ -124,7 +125,7 @@ def keep_source(filename, source):
         try:
             linecache.cache[filename] = line_entry(filename)
         except Exception:
-            # The guest has replaced or changed the module.
+            # The guest has replaced or modified the module.
             pass
 
 
@@ -145,7 +146,7 @@ def forget_source(filename):
 
 
 def show_lines(*filenames):
-    """Adds the guest's lines to `linecache`, so that tracebacks can quote them."""
+    """Adds the guest's sources to `linecache`, so that tracebacks can quote them."""
     import linecache
 
     for filename in filenames:
@@ -154,7 +155,8 @@ def show_lines(*filenames):
 
 def line_entry(filename):
     text = text_of(SOURCES[filename])
-    # As the compiler counts them. Every line ends with a newline: the position of carets depends on it.
+    # Split as the compiler does. Every line ends with a newline, because the position of carets depends on
+    # it.
     lines = [line if line.endswith("\n") else line + "\n" for line in StringIO(text, None)]
     return len(text), None, lines, filename
 
@@ -165,7 +167,7 @@ def cut(text, limit):
 
 
 def clean(text):
-    # Lone surrogates have no UTF-8.
+    # Lone surrogates cannot be encoded as UTF-8.
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 

@@ -1,6 +1,6 @@
-"""What the guest was refused, as far as its own process sees it: the exceptions that it did not catch, and the
-imports that its policy does not list. It proves nothing to the supervisor, which shows it to
-its caller as the guest's own report."""
+"""Collects the refusals that the guest met, as far as its own process can tell: uncaught exceptions, and
+imports that its policy does not list. They prove nothing to the supervisor, which presents them to its caller
+as the guest's own claims."""
 
 import errno
 from os import F_OK, R_OK, W_OK, access, fsdecode, getcwd
@@ -8,18 +8,18 @@ from posixpath import dirname, join, normpath
 
 from .cell import CLAIMS, SOURCES, clean, line_entry
 
-# The supervisor looks at as many.
+# The supervisor reads no more than this number.
 MOST = 64
 MAX_CAUSES = 16
-# Bytes of a path, as the kernel takes it.
+# Maximum bytes of a path (PATH_MAX).
 MAX_PATH = 4096
 REFUSALS = (errno.EPERM, errno.EACCES, errno.EAFNOSUPPORT, errno.ENOSYS, errno.EROFS)
 FULL = (errno.ENOSPC, errno.EDQUOT)
-# A path that the guest is not shown is missing for it.
+# A path that the sandbox does not show appears to be missing.
 MISSING = (errno.ENOENT, errno.ENOTDIR)
 # Functions of `subprocess` and `os` whose exceptions name a program.
 RUNS = ("_execute_child", "_posix_spawn", "_execvpe", "_spawnvef")
-# Calls that make a file or a directory, by their text.
+# Source text of calls that create a file or directory.
 MAKES = (
     r"""\bopen\(.*["'][bt]*[wax][bt+]*["']|\bO_CREAT\b|"""
     r"""\b(mkdir|makedirs|mkfifo|mknod|symlink|symlink_to|touch|write_bytes|write_text)\("""
@@ -49,8 +49,8 @@ def claim(operation, target, place, number=None, changes=None):
 
 
 def claim_error(error):
-    """Adds the refusals behind an uncaught exception. The attributes of an exception may be code of the guest: what
-    they raise changes nothing."""
+    """Adds the refusals behind an uncaught exception. Attributes of the exception may be guest code, whose
+    exceptions are ignored."""
     try:
         own = None
         # Bounded, because the causes of exceptions may form a cycle.
@@ -76,14 +76,14 @@ def claim_os_error(error, runs, place, trace):
         return
     host = destination(error)
     if host is not None:
-        # The errors of a lookup have numbers of their own.
+        # The errors of name lookups have their own error numbers.
         claim("connect", host, place, number if number > 0 else None)
         return
     if number not in REFUSALS + MISSING + FULL:
         return
     named = [attribute(error, name) for name in ("filename", "filename2")]
     if number in FULL:
-        # Most calls that write know no path.
+        # Most calls that write have no path.
         claim("space", absolute(named[0]), place, number)
         return
     targets = [target for target in map(program if runs else absolute, named) if target is not None]
@@ -95,21 +95,21 @@ def claim_os_error(error, runs, place, trace):
 
 
 def changed(target, number, trace):
-    """What would have to be writable, if a change of it was refused and not by the permissions of the file: the target,
-    or the nearest directory above it that exists. None is known above a file that was to be made in a directory that the
-    guest is not shown."""
+    """Returns the path that would have to be writable, if a change of `target` was refused for another reason
+    than file permissions: the target, or the nearest existing directory above it. Returns `None` if the path
+    is unknown, as for a file to create in a directory that the sandbox does not show."""
     if number == errno.ENOENT and trace is not None and makes_file(trace):
         return target
     if number not in (errno.EROFS, errno.EACCES):
         return None
     while not access(target, F_OK) and target != "/":
         target = dirname(target)
-    # Landlock has the error of permissions, and access(2) knows only those.
+    # Landlock fails with the errno of permissions, and access(2) checks permissions only.
     return target if number == errno.EROFS or access(target, R_OK | W_OK) else None
 
 
 def makes_file(trace):
-    """Whether the guest's own call that failed makes a file or a directory, as far as its text tells."""
+    """Returns whether the guest's failed call creates a file or directory, judging by its source text."""
     try:
         # The report of the exception has imported it.
         import re
@@ -120,21 +120,21 @@ def makes_file(trace):
 
 
 def text_of_call(trace):
-    """The text of the call, or of its line before Python 3.11."""
+    """Returns the source text of the failed call, or its line before Python 3.11."""
     code, line = trace.tb_frame.f_code, trace.tb_lineno
     lines = line_entry(code.co_filename)[2]
     if not hasattr(code, "co_positions"):
         return lines[line - 1]
     first, last, start, end = list(code.co_positions())[trace.tb_lasti // 2]
     text = [line.encode() for line in lines[first - 1 : last]]
-    # In this order: both may be of one line.
+    # In this order, because both may be on the same line.
     text[-1] = text[-1][:end]
     text[0] = text[0][start:]
     return b"".join(text).decode()
 
 
 def attribute(error, name):
-    """An attribute of an untrusted object, or `None`. `isinstance` is no alternative: it reads the
+    """Returns an attribute of an untrusted object, or `None`. `isinstance` would not be safer: it reads the
     object's `__class__`."""
     try:
         return getattr(error, name, None)
@@ -143,7 +143,8 @@ def attribute(error, name):
 
 
 def places_of(trace):
-    """Whether a program was to be run, the innermost place in the guest's own code or `None`, and the innermost line."""
+    """Returns whether a program was to be executed, the innermost traceback entry in the guest's own code or
+    `None`, and the innermost line."""
     runs, own, last = False, None, ("", 0)
     while trace is not None:
         code = trace.tb_frame.f_code
@@ -157,7 +158,8 @@ def places_of(trace):
 
 
 def place_of_frame(frame):
-    """The innermost line of the guest's own code that a frame was called from, or else the frame's own."""
+    """Returns the innermost line of the guest's own code from which a frame was called, or else the frame's
+    own line."""
     last = None
     while frame is not None:
         code = frame.f_code
@@ -176,7 +178,8 @@ def clean_place(place):
 
 
 def absolute(name):
-    """A name of a file as an absolute path, or `None` if the kernel takes no such path, or it has no text."""
+    """Returns a file name as an absolute path, or `None` if it is too long for the kernel or cannot be
+    decoded."""
     if type(name) not in (str, bytes):
         return None
     try:
@@ -188,7 +191,7 @@ def absolute(name):
 
 
 def program(name):
-    """The path of a program. One without a slash was looked up in the directories of programs."""
+    """Returns the path of a program. A name without a slash was looked up in the program directories."""
     if type(name) in (str, bytes) and name and "/" not in fsdecode(name):
         name = "/usr/bin/" + fsdecode(name)
     return absolute(name)

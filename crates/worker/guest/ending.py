@@ -1,4 +1,4 @@
-"""Ends a program as the interpreter does: its files are written and closed, and `__del__` runs."""
+"""Ends a program as the interpreter does: writes and closes its files, and runs `__del__` methods."""
 
 import _io
 import _thread
@@ -6,7 +6,7 @@ import gc
 import sys
 from _weakref import ref
 
-# The guest may change these modules.
+# Bound here, because the guest may modify these modules.
 collect, count, stats, getrefcount = gc.collect, gc.get_count, gc.get_stats, sys.getrefcount
 list_objects, count_threads = gc.get_objects, _thread._count
 ModuleType = type(sys)
@@ -14,30 +14,31 @@ ModuleType = type(sys)
 variables_of = ModuleType.__dict__["__dict__"].__get__
 WRITERS = (_io.TextIOWrapper, _io.BufferedWriter, _io.BufferedRandom, _io.BufferedRWPair)
 LAST_ERROR = ("last_type", "last_value", "last_traceback", "last_exc")
-# What there was before a program: the module that was imported last, and how often the oldest generation was collected.
-# `None` and -1 in a zygote, whose modules are no program's.
+# The state before a program: the module that was imported last, and the number of collections of the oldest
+# generation. `None` and -1 in a zygote, whose modules do not belong to a program.
 last_module = None
 aged = -1
-# `sys.stdout` and `sys.stderr` before a program. A preloaded package may have replaced the interpreter's.
+# `sys.stdout` and `sys.stderr` before a program. A preloaded package may have replaced the interpreter's
+# streams.
 streams = {}
 # The exit status of an interpreter that could not write all of its output.
 LOST_OUTPUT = 120
-# The directories of libraries.
+# The library directories.
 libraries = ()
 
 
 class Unwritten(Exception):
-    """A stream cannot be flushed at a program's end. The text is what the interpreter says of it."""
+    """A stream cannot be flushed at a program's end. The message is the interpreter's own."""
 
 
 def note_libraries():
-    """Notes where libraries are. To call before other directories are added to `sys.path`."""
+    """Records the library directories. Must be called before other directories are added to `sys.path`."""
     global libraries
     libraries = tuple([path.rstrip("/") + "/" for path in sys.path if path])
 
 
 def note_start():
-    """Notes what there is before a program. To call when the zygote forks only workers from here on."""
+    """Records the state before a program. Must be called when the zygote only forks workers from here on."""
     global aged, last_module
     aged = stats()[2]["collections"]
     last_module = next(reversed(sys.modules))
@@ -51,7 +52,8 @@ def flush():
 
 
 def is_open(stream):
-    """Whether to flush it. As for the interpreter, a stream of the guest's that does not say is open."""
+    """Returns whether to flush a stream. Like the interpreter, takes a stream whose `closed` raises for
+    open."""
     try:
         return stream is not None and not stream.closed
     except BaseException:
@@ -59,7 +61,7 @@ def is_open(stream):
 
 
 def flush_last():
-    """Flushes both streams, though one may fail."""
+    """Flushes both streams, even if one fails."""
     failed = ""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name, None)
@@ -67,14 +69,14 @@ def flush_last():
             if is_open(stream):
                 stream.flush()
         except BaseException as error:
-            # The interpreter says nothing of `sys.stderr`.
+            # The interpreter reports nothing about `sys.stderr`.
             failed = failed or (unwritten(stream, error) if name == "stdout" else " ")
     if failed:
         raise Unwritten(failed)
 
 
 def flush_again():
-    """Flushes both streams after `flush_last`, which has said what cannot be written."""
+    """Flushes both streams after `flush_last`, which has already reported what cannot be written."""
     for name in streams:
         if is_detached(getattr(sys, name, None)):
             setattr(sys, name, None)
@@ -85,7 +87,8 @@ def flush_again():
 
 
 def is_detached(stream):
-    """Whether a program has taken its buffer (`detach`), as one does that wraps it anew. It has nothing to write."""
+    """Returns whether the program has taken the stream's buffer (`detach`), for example to wrap it again.
+    Such a stream has nothing to write."""
     try:
         return issubclass(type(stream), _io.TextIOWrapper) and stream.buffer is None
     except ValueError:
@@ -93,7 +96,7 @@ def is_detached(stream):
 
 
 def unwritten(stream, error):
-    """What the interpreter says of a stream that it cannot flush."""
+    """Returns the interpreter's message about a stream that it cannot flush."""
     from .report import format_traceback, last_line, safe_str
 
     shown = format_traceback(error) if guest_frames(error) else last_line(error, safe_str(error))
@@ -104,7 +107,7 @@ def unwritten(stream, error):
 
 
 def note_unwritten(result, text):
-    """Changes a result to that of a program whose output is lost, unless it has an exception already."""
+    """Changes a result to that of a program whose output is lost, unless it already has an exception."""
     try:
         show_on(sys.stderr, text.lstrip())
     except BaseException:
@@ -115,9 +118,11 @@ def note_unwritten(result, text):
 
 
 def note_last(error):
-    """Sets what the next cell, `atexit` functions and debuggers read of an exception that nothing has caught."""
+    """Sets the variables in which the next cell, `atexit` functions and debuggers find an uncaught
+    exception."""
     if issubclass(type(error), MemoryError):
-        # Its frames would keep the variables that have used up the memory, as would those of an earlier exception.
+        # Its frames would keep alive the variables that have used up the memory, as would those of an earlier
+        # exception.
         for name in LAST_ERROR:
             variables_of(sys).pop(name, None)
         return
@@ -127,7 +132,7 @@ def note_last(error):
 
 
 def guest_frames(error):
-    """Its traceback, which it then has without the frames of this package."""
+    """Strips this package's frames from the exception's traceback, and returns the traceback."""
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename.startswith("<sandfork "):
         trace = trace.tb_next
@@ -141,22 +146,24 @@ def has_own_stderr():
 
 
 def show_on(stream, text):
-    """Prints on a stream that may be the guest's."""
+    """Prints on a stream, which may be the guest's."""
     if stream is not None:
         stream.write(text)
         stream.flush()
 
 
 def end_program():
-    """Ends the variables of `__main__`, then those of the program's other modules, and writes what is left."""
+    """Clears the variables of `__main__`, then those of the program's other modules, and flushes remaining
+    files."""
     try:
         restore_system()
-        # It puts what holds a file before the file, so that the next collection writes before it closes. Objects that an
-        # earlier collection has left are in this order. What is garbage ends before the variables, as in the interpreter.
+        # This orders objects that hold a file before the file, so that the next collection writes before it
+        # closes. Survivors of an earlier collection are already in this order. Garbage ends before the
+        # variables, as in the interpreter.
         collect(0 if had_no_full_collection() else 2)
         left = remove_modules()
         collect(1 if are_young() else 2)
-        # A thread that still runs keeps its variables, which Python would neither end.
+        # A running thread keeps its variables alive, and Python would not end them either.
         if not count_threads():
             if clear_all(left):
                 collect(2)
@@ -167,7 +174,8 @@ def end_program():
 
 
 def restore_system():
-    """Ends what the guest has set in `sys`: its streams, and its last exception with the variables of the frames."""
+    """Removes what the guest has set in `sys`: its streams, and its last exception with the variables of the
+    frames."""
     system = variables_of(sys)
     for name, stream in streams.items():
         if system.get(name) is not stream:
@@ -183,8 +191,8 @@ def had_no_full_collection():
 
 
 def are_young():
-    """Whether no object of this program is in the oldest generation. To collect that too also frees what the interpreter
-    keeps to use again, which lies in pages that the worker shares with the zygote."""
+    """Returns whether no object of this program is in the oldest generation. Collecting that generation also
+    frees the interpreter's free lists, which are in pages that the worker shares with the zygote."""
     return sys.version_info < (3, 14) and count()[2] == 0 and had_no_full_collection()
 
 
@@ -194,8 +202,8 @@ def remove_modules():
     for name in ("__main__", *own_modules(modules)):
         module, modules[name] = modules.get(name), None
         if issubclass(type(module), ModuleType):
-            # Functions and classes refer to the variables, which end in a collection then, as a cycle. With the module
-            # in it, the weak reference says whether they did.
+            # Functions and classes refer to the variables, which are therefore freed by a collection, as a
+            # cycle. With the module in the cycle, the weak reference shows whether they were.
             if getrefcount(variables_of(module)) > 2:
                 variables_of(module)[""] = module
             left.append(ref(module))
@@ -204,8 +212,8 @@ def remove_modules():
 
 
 def own_modules(modules):
-    """The names of the program's own modules, in the order of their imports. Those of libraries stay: there are many,
-    and ending them would cost more time than most programs take."""
+    """Returns the names of the program's own modules, in import order. Library modules stay: there are many,
+    and ending them would take longer than most programs run."""
     names = []
     for name in () if last_module is None else reversed(modules):
         if name == last_module:
@@ -216,7 +224,7 @@ def own_modules(modules):
 
 
 def is_own(module):
-    """Whether the program has made it, or read it from a file that is no library's."""
+    """Returns whether the program created the module, or loaded it from a file outside the libraries."""
     if not issubclass(type(module), ModuleType):
         return module is not None
     variables = variables_of(module)
@@ -225,7 +233,8 @@ def is_own(module):
 
 
 def clear_all(left):
-    """Ends the variables of modules that something else refers to. Returns how many there are."""
+    """Clears the variables of modules that something else still refers to. Returns the number of these
+    modules."""
     cleared = 0
     for module in [module() for module in reversed(left)]:
         if module is not None:
@@ -235,25 +244,25 @@ def clear_all(left):
 
 
 def clear(variables):
-    """Ends variables that something else refers to, such as a cache of `typing` or the handler of a signal. What a
-    `__del__` may use ends after it."""
-    for ends in has_end, is_no_code, bool:
+    """Clears variables that something else still refers to, such as a cache of `typing` or a signal handler.
+    Objects that a `__del__` may use are cleared after it has run."""
+    for ends in has_finalizer, is_data, bool:
         for name in list(variables):
             if name != "__builtins__" and ends(type(variables.get(name))):
                 variables[name] = None
 
 
-def has_end(kind):
+def has_finalizer(kind):
     return hasattr(kind, "__del__")
 
 
-def is_no_code(kind):
+def is_data(kind):
     return not issubclass(kind, (ModuleType, type, type(clear)))
 
 
 def flush_writers():
-    """Writes what is left in files that something else refers to: an attribute of a library's module, a context
-    variable, an object of C. Their ends would take ending all modules."""
+    """Flushes files that something else still refers to: an attribute of a library module, a context
+    variable, a C object. The interpreter would end them together with all modules."""
     found = list_objects()
     kinds = {kind for kind in set(map(type, found)) if issubclass(kind, WRITERS)}
     if not kinds:
@@ -263,5 +272,5 @@ def flush_writers():
             try:
                 writer.flush()
             except Exception:
-                # It is closed, or cannot be written. The interpreter would not say so either.
+                # The file is closed or cannot be written. The interpreter would not report that either.
                 pass

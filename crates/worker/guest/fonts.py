@@ -1,11 +1,11 @@
-"""The list of fonts that matplotlib makes at its import, from every font. A later zygote gets it back."""
+"""Keeps the font list that matplotlib builds from every font when it is imported, for later zygotes."""
 
 import os
 import sys
 
 from . import wire
 
-# Where matplotlib and fontconfig look in a sandbox.
+# Where matplotlib and fontconfig look for fonts in a sandbox.
 ROOTS = (
     "/usr/share/fonts",
     "/usr/local/share/fonts",
@@ -18,7 +18,7 @@ MAX_TEXT = 3 << 20
 
 
 def place(native, directory):
-    """Writes the list that is kept where matplotlib looks for it, unless what it depends on has changed.
+    """Writes the kept list to the path where matplotlib looks for it, unless its dependencies have changed.
     Returns its name and text."""
     try:
         kept = wire.loads(native.fonts(""))
@@ -28,13 +28,13 @@ def place(native, directory):
                 file.write(text)
             return name, text
     except Exception:
-        # Nothing is kept, or the file is torn, or there is no directory to write to.
+        # No list is kept, the file is torn, or there is no directory to write to.
         pass
     return None
 
 
 def keep(native, directory, placed):
-    """Keeps the list that matplotlib has made, if it is not the one that was placed."""
+    """Keeps the list that matplotlib has built, unless it is the one that was placed."""
     try:
         for name in filter(is_name, os.listdir(directory)):
             with open(os.path.join(directory, name), encoding="utf-8") as file:
@@ -42,7 +42,7 @@ def keep(native, directory, placed):
             if (name, text) != placed and len(text) <= MAX_TEXT:
                 native.fonts(wire.dumps({"name": name, "depends": depends(), "text": text}))
     except Exception:
-        # The next zygote makes it again.
+        # The next zygote builds it again.
         pass
 
 
@@ -51,7 +51,8 @@ def is_name(name):
 
 
 def depends():
-    """What the list depends on: the installed matplotlib, and each directory of fonts with its time."""
+    """Returns the dependencies of the list: the installed matplotlib, and each font directory with its
+    modification time."""
     found, roots = [], ROOTS
     package = find_matplotlib()
     if package is not None:

@@ -1,4 +1,4 @@
-"""The import system's caches of directories that it could not read."""
+"""Repairs the import system's caches of directories that it could not read."""
 
 import errno
 import os
@@ -7,7 +7,7 @@ import sys
 
 
 def retry_failed_importers():
-    """Makes importers retry directories that they could not read. An importer that lacks memory or
+    """Makes importers retry directories that they could not read. An importer that runs out of memory or
     descriptors treats a package as absent, and each worker inherits its cache."""
     for path, finder in list(sys.path_importer_cache.items()):
         if finder is None and is_directory(path):

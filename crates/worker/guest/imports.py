@@ -1,6 +1,6 @@
-"""Refuses imports by the guest's own code that the policy does not list.
+"""Refuses imports in the guest's own code that the policy does not list.
 
-It only provides a message: it is no security boundary, and the kernel's layers do not rely on it.
+This only provides an error message. It is not a security boundary, and the kernel's layers do not rely on it.
 The message and the matching are those of smolagents, whose agents depend on them."""
 
 import builtins
@@ -10,14 +10,14 @@ import sys
 
 # Maximum characters of a name in a report.
 MAX_NAME = 256
-# The guard of the policy's list, if it has one.
+# The guard of the policy's list, if there is one.
 GUARDS = []
-# The module with the session's tools, which the caller provides, and that of statements for the compiler.
+# The module with the session's tools, which the caller provides, and the module of `__future__` statements.
 ALWAYS = ("sandfork_host", "__future__")
 
 
 def guard_imports(listed):
-    """Guards `import`, `__import__` and `importlib.import_module`. Modules import without a check."""
+    """Guards `import`, `__import__` and `importlib.import_module`. Imports by modules are not checked."""
     GUARDS.append(Guard(listed))
     builtins.__import__ = guard_import(builtins.__import__, require)
     importlib.__import__ = guard_import(importlib.__import__, require)
@@ -25,14 +25,14 @@ def guard_imports(listed):
 
 
 def require(name):
-    """Raises the error of a module that the policy does not list."""
+    """Raises `ImportError` for a module that the policy does not list."""
     for guard in GUARDS:
         guard.refuse_unlisted(name)
 
 
 def guard_import(original, refuse):
     def guarded(name, globals=None, locals=None, fromlist=(), level=0):
-        # The C function that imports for an extension module calls this in the frame of the guest.
+        # The C function by which extension modules import calls this in the guest's frame.
         by_extension = globals is not None and globals is locals and fromlist == []
         if level == 0 and not by_extension and is_guest(sys._getframe(1)):
             refuse(name)
@@ -51,7 +51,7 @@ def guard_import_module(original, refuse):
 
 
 def is_guest(frame):
-    """Whether this frame runs code of `__main__`. Code that `exec` runs in a namespace without a name
+    """Returns whether the frame runs code of `__main__`. Code that `exec` runs in a namespace without a name
     belongs to its caller."""
     while frame is not None:
         name = frame.f_globals.get("__name__")
@@ -62,14 +62,14 @@ def is_guest(frame):
 
 
 def absolute(name, package):
-    """The full name of a module; `None` where the arguments are wrong, which the import itself reports."""
+    """Returns the full name of a module; `None` for invalid arguments, which the import itself reports."""
     if not isinstance(name, str) or not name.startswith("."):
         return name
     if not isinstance(package, str):
         return None
     relative = name.lstrip(".")
     parents = package.split(".")
-    # Each dot after the first one goes up by one package.
+    # Each dot after the first goes up by one package.
     parents = parents[: len(parents) + 1 - (len(name) - len(relative))]
     return ".".join([*parents, relative] if relative else parents)
 
@@ -99,8 +99,8 @@ class Guard:
 
 
 def is_allowed(name, allowed):
-    """Whether a list allows `name`. `a.b` allows itself and its parent `a`, which Python imports too;
-    `a.*` allows `a` and everything in it."""
+    """Returns whether a list allows `name`. The entry `a.b` allows itself and its parent `a`, which Python
+    imports too; `a.*` allows `a` and everything in it."""
     if name in ALWAYS:
         return True
     parts = name.split(".")
@@ -109,8 +109,8 @@ def is_allowed(name, allowed):
 
 
 def modules_of(distribution):
-    """Patterns for the modules that a distribution of this name installs. The pattern for a module of the same
-    name is left out, because the list has that name."""
+    """Returns patterns for the modules that a distribution of this name installs. Leaves out a module of the
+    same name, because the list already has it."""
     from importlib import metadata
 
     try:
@@ -119,12 +119,12 @@ def modules_of(distribution):
         names = declared.split() if declared else map(top_level, found.files or ())
         return {name + ".*" for name in names if name.isidentifier() and name != distribution}
     except Exception:
-        # There is none, or its metadata cannot be read.
+        # The distribution is not installed, or its metadata cannot be read.
         return set()
 
 
 def top_level(path):
-    """The first name of a module in this file of a distribution; empty for other files."""
+    """Returns the top-level module of a distribution's file; empty for files that are not modules."""
     if path.suffix not in (".py", ".so"):
         return ""
     return path.parts[0] if len(path.parts) > 1 else path.name.partition(".")[0]

@@ -1,22 +1,24 @@
-"""Tells guests that have no network so. It gives messages only: the kernel refuses the sockets."""
+"""Explains to guests that the sandbox has no network. This only provides messages: the kernel refuses the
+sockets."""
 
 import errno
 import sys
 
-# SOCK_STREAM, AF_INET and AF_INET6 of Linux. `socket` is not imported: most guests never use it.
+# SOCK_STREAM, AF_INET and AF_INET6 of Linux. `socket` is not imported, because most guests never use it.
 STREAM = 1
 INTERNET = (2, 10)
 HINT = (
     "this sandbox has no network: `network.allow` in its policy lists the hosts that its code may reach, and "
     '`network.mode = "loopback"` lets its own processes talk to each other'
 )
-# How far a connection's call may be from the call that was refused, and how long a name is (RFC 1035).
+# The maximum number of frames between a connecting call and the refused call, and the maximum length of a
+# host name (RFC 1035).
 MAX_FRAMES = 8
 MAX_NAME = 253
 
 
 def is_refused():
-    """Whether no internet socket can be made."""
+    """Returns whether internet sockets are refused."""
     import _socket
 
     try:
@@ -27,7 +29,7 @@ def is_refused():
 
 
 def calls(error):
-    """The innermost calls of the exception in the module `socket`: names of functions, with their variables."""
+    """Returns the exception's innermost frames in the module `socket`, as function names and variables."""
     frames, trace = [], error.__traceback__
     while trace is not None:
         frames.append(trace.tb_frame)
@@ -39,21 +41,21 @@ def calls(error):
 
 
 def made_socket(error):
-    """Whether the exception is that of an internet socket that was refused."""
+    """Returns whether the exception is that of a refused internet socket."""
     if type(error) is not PermissionError or error.errno != errno.EPERM:
         return False
-    # With a network the kernel has no such error for a socket of the Internet.
+    # With a network, the kernel does not raise this error for an internet socket.
     return any(variables.get("family") in INTERNET for _, variables in calls(error)[:1])
 
 
 def is_of_lookup(error):
-    """Whether the exception is that of a name that was looked up (getaddrinfo(3))."""
+    """Returns whether the exception is that of a failed name lookup (getaddrinfo(3))."""
     module = sys.modules.get("_socket")
     return module is not None and type(error) is module.gaierror
 
 
 def destination(error):
-    """The host of the connection that did not come about for want of a network, with its port, or `None`."""
+    """Returns the host and port of a connection that failed for lack of a network, or `None`."""
     if not (error.errno == errno.ENETUNREACH or is_of_lookup(error) or made_socket(error)):
         return None
     for function, variables in calls(error):
@@ -69,10 +71,10 @@ def destination(error):
 
 
 def explain_no_address(base_events):
-    """Patches asyncio, which skips the addresses for which there is no socket, and before Python 3.13 returns a
-    server that listens on none."""
-    # Only here: its import, with that of `collections`, takes as long as all that an interpreter for a
-    # single run imports besides.
+    """Patches asyncio, which skips addresses for which it cannot create a socket. Before Python 3.13 it
+    returns a server that does not listen at all."""
+    # Imported only here: together with `collections`, it takes as long as all other imports of an interpreter
+    # for a single run.
     import functools
 
     original = base_events.BaseEventLoop.create_server
@@ -94,8 +96,8 @@ def explain_no_address(base_events):
 
 
 def explain_no_certificates(adapters):
-    """Patches `requests` and pip's copy of it, which look for certificates before they connect. Those of Debian
-    read a file that is there only with a network."""
+    """Patches `requests` and pip's copy of it, which look for certificates before they connect. Debian's
+    versions read a file that exists only in sandboxes with a network."""
     import functools
 
     original = adapters.HTTPAdapter.cert_verify

@@ -1,10 +1,11 @@
-"""Patches modules once they are loaded. Nothing is imported for it."""
+"""Patches modules once they are loaded, without importing them."""
 
 import sys
 
 
 class Patches:
-    """A finder at the front of `sys.meta_path`. `changes` has a function for each module that it patches."""
+    """A finder at the front of `sys.meta_path`. `changes` maps module names to the functions that patch
+    them."""
 
     def __init__(self, changes):
         self.changes = changes
@@ -25,12 +26,12 @@ class Patches:
             if spec is not None and spec.loader is not None:
                 run = getattr(spec.loader, "exec_module", None)
                 if run is None:
-                    # Python 3.9 loads the modules of a ZIP archive by a method that is deprecated since.
+                    # Python 3.9 loads modules of a ZIP archive by a method that was deprecated later.
                     return spec
 
                 def exec_module(module):
                     run(module)
-                    # The loader of a ZIP archive is that of all modules in it.
+                    # All modules of a ZIP archive share one loader.
                     if module.__name__ == name:
                         self.changes[name](module)
 

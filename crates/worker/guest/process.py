@@ -1,4 +1,4 @@
-"""State that a worker creates itself instead of inheriting it from its zygote."""
+"""Recreates state that a worker must not inherit from its zygote."""
 
 import errno
 import gc
@@ -8,14 +8,14 @@ import sys
 
 from . import wire
 
-# From linux/memfd.h, because not every Python has them.
+# From linux/memfd.h, because not every Python defines them.
 MFD_CLOEXEC, MFD_NOEXEC_SEAL, MFD_EXEC = 0x1, 0x8, 0x10
 MemberDescriptorType = type(type(sys.flags).isolated)
 
 
 def open_streams():
-    """Creates new stream objects, once for all workers. The interpreter created its streams while other
-    files were at descriptors 0, 1 and 2."""
+    """Creates new stream objects, once for all workers. The interpreter created its streams while other files
+    were open as descriptors 0, 1 and 2."""
     open_stdin()
     # Opened on pipes, as in a worker, because a stream caches whether it can seek.
     kept = [os.dup(number) for number in (1, 2)]
@@ -57,10 +57,11 @@ def open_output(number):
 def set_ordinary_flags(native):
     """Gives `sys.flags` the values of an ordinary `python3` with this environment.
 
-    `-I -S` keep the zygote's start safe until the jail is closed. `subprocess`, `multiprocessing` and
-    `venv` read the flags and would start all of the guest's interpreters so, which then find no package."""
+    `-I -S` keep the zygote's startup safe until the jail is closed. `subprocess`, `multiprocessing` and
+    `venv` read the flags and would start the guest's interpreters with `-I -S` too, which then find no
+    packages."""
     kind = type(sys.flags)
-    # Only the native half can make such an object. The members of the type are in the order of its fields.
+    # Only the native half can create such an object. The members of the type are in the order of its fields.
     names = [name for name, item in vars(kind).items() if type(item) is MemberDescriptorType]
     if len(names) != kind.n_fields:
         raise RuntimeError("sys.flags of this Python has fields that are not known")
@@ -75,16 +76,18 @@ def set_ordinary_flags(native):
 
 
 class BreakpointHook:
-    """Calls what `PYTHONBREAKPOINT` names, as the interpreter's own hook does, which ignores the variable under `-I`."""
+    """Calls the function that `PYTHONBREAKPOINT` names, like the interpreter's own hook, which ignores the
+    variable under `-I`."""
 
     @property
     def __call__(self):
-        """Once it is found there is no frame of it, so that a debugger stops in the guest's own code."""
+        """Returns the function without a frame of this class, so that a debugger stops in the guest's own
+        code."""
         path = os.environ.get("PYTHONBREAKPOINT") or "pdb.set_trace"
         if path == "0":
             return ignore
         module, dot, name = path.rpartition(".")
-        # As there, a name alone is a builtin, and one that begins with a dot names nothing.
+        # Like there, a name alone is a builtin, and a name that begins with a dot is invalid.
         if module or not dot:
             module = module or "builtins"
             try:
@@ -107,8 +110,9 @@ def follow_breakpoints():
 
 
 def seal_memory_files():
-    """Has `os.memfd_create` make files that can never be executed, unless the caller says which it wants. The
-    filter allows no other, and cannot add the flag. Linux before 6.3 has no such files."""
+    """Makes `os.memfd_create` create files that can never be executed, unless the caller chooses explicitly.
+    The filter allows no other files, and cannot add the flag. Linux before 6.3 does not support such
+    files."""
     create = getattr(os, "memfd_create", None)
     if create is None:
         return
@@ -127,54 +131,54 @@ def seal_memory_files():
     os.memfd_create = memfd_create
 
 
-# What has random numbers of its own that a fork copies, with how a worker gets others. `random` reseeds itself
-# after a fork. OpenSSL and `tempfile` do so when the process id changes, and a worker's id is never the
+# Modules with random state that a fork copies, and how a worker reseeds them. `random` reseeds itself after a
+# fork. OpenSSL and `tempfile` reseed when the process id changes, and a worker's id always differs from the
 # zygote's. Generators that ask the kernel need nothing. That leaves numpy's global generator,
-# multiprocessing's authentication key, which it creates at import, and what packages have made.
+# multiprocessing's authentication key, which is created on import, and generators of packages.
 RESEEDED = {
     "numpy.random": lambda module: module.seed(),
     "multiprocessing.process": lambda module: setattr(
         module.current_process(), "authkey", os.urandom(32)
     ),
 }
-# The generators that preloaded packages have made, each with what reseeds it.
+# The generators that preloaded packages have created, each with the function that reseeds it.
 GENERATORS = []
 
 
 def note_generators():
-    """Finds the generators that preloaded packages have made. None says whether a seed was chosen for it, so workers
-    reseed them all."""
+    """Finds the generators that preloaded packages have created. A generator does not show whether its seed
+    was chosen on purpose, so workers reseed them all."""
     kinds = {}
     inherited = set()
     if "_random" in sys.modules:
         kinds[sys.modules["_random"].Random] = reseed_python
         inherited.add(id(getattr(sys.modules.get("random"), "_inst", None)))
     numpy = sys.modules.get("numpy.random")
-    # Older versions have only the global one.
+    # Older versions have only the global generator.
     if hasattr(numpy, "BitGenerator"):
         kinds[numpy.BitGenerator] = reseed_numpy
-        # From one of these a program makes further generators.
+        # Programs create further generators from this one.
         kinds[numpy.SeedSequence] = numpy.SeedSequence.__init__
         bits = getattr(numpy.mtrand._rand, "_bit_generator", None)
         inherited.update((id(bits), id(getattr(bits, "_seed_seq", None))))
     if not kinds:
         return
     every = tuple(kinds)
-    # By its type, because a proxy that is asked for its class may do anything.
+    # By type, because reading the class of a proxy may run arbitrary code.
     found = [item for item in gc.get_objects() if issubclass(type(item), every)]
     for item in found:
         renew = next(kinds[kind] for kind in every if issubclass(type(item), kind))
         try:
             renew(item)
         except Exception:
-            # A package's own kind, which is made in another way.
+            # A package's own class, which is constructed in another way.
             continue
         if id(item) not in inherited:
             GENERATORS.append((renew, item))
 
 
 def reseed_python(generator):
-    # A package's own `seed` may do anything.
+    # A package may override `seed` with arbitrary code.
     sys.modules["_random"].Random.seed(generator)
     if getattr(generator, "gauss_next", None) is not None:
         generator.gauss_next = None
@@ -185,12 +189,12 @@ def reseed_numpy(generator):
 
 
 def needs_seed():
-    """Whether `reseed` has something to do."""
+    """Returns whether `reseed` has something to do."""
     return bool(GENERATORS) or not RESEEDED.keys().isdisjoint(sys.modules)
 
 
 def reseed():
-    """Gives this worker random numbers of its own."""
+    """Reseeds the random number generators of this worker."""
     for name, renew in RESEEDED.items():
         module = sys.modules.get(name)
         if module is not None:
@@ -200,8 +204,8 @@ def reseed():
 
 
 def reseed_copy():
-    """Gives a worker that took on another's memory random numbers of its own. Its process id is the same, so that
-    no package notices. A generator that the guest has made goes on with its numbers."""
+    """Reseeds a worker that was restored from another's memory. Its process id is the same, so packages do
+    not detect it. Generators that the guest has created continue their sequence."""
     reseed()
     modules = sys.modules
     if "random" in modules:
@@ -209,5 +213,5 @@ def reseed_copy():
     if "tempfile" in modules:
         modules["tempfile"]._name_sequence = None
     if "_ssl" in modules:
-        # OpenSSL adds them to what it has, and its generators of all threads begin anew.
+        # OpenSSL mixes these bytes into its pool, and the generators of all threads reseed.
         modules["_ssl"].RAND_add(os.urandom(32), 0.0)

@@ -1,5 +1,4 @@
-"""A program in files, as its code finds them: a script at its own path, and the directory of a program
-of several files."""
+"""Sets up a program in files: a script at its own path, and the directory of a program with several files."""
 
 import os
 import sys
@@ -7,7 +6,7 @@ from os.path import abspath, dirname
 
 from .cell import decoded, text_of
 
-# The work directory has a quota of inodes.
+# The work directory has an inode quota.
 MAX_LINKS = 1024
 
 
@@ -23,7 +22,8 @@ class Lines:
 
 
 def describe_main(main, filename, source, kind):
-    """Tells `__main__` of its file, which a cell of a session or a `-c` has not."""
+    """Sets the variables of `__main__` that describe its file. Cells of a session and `-c` programs have
+    none."""
     if filename.startswith("<"):
         main.pop("__file__", None)
         return
@@ -33,7 +33,7 @@ def describe_main(main, filename, source, kind):
         from _frozen_importlib_external import SourceFileLoader
 
         loader = SourceFileLoader("__main__", path)
-        # Modules beside it are there only if the policy shows them.
+        # Modules beside the script are visible only if the policy shows them.
         if dirname(path) not in sys.path:
             sys.path.insert(0, dirname(path))
     main.update(__file__=path, __cached__=None, __loader__=loader)
@@ -59,10 +59,10 @@ def check_project(directory):
 
 
 def link_project(directory):
-    """Links the project's files in the work directory, where its code may also write others."""
+    """Links the project's files into the work directory, where its code may also write others."""
     for name in sorted(os.listdir(directory))[:MAX_LINKS]:
         try:
             os.symlink(os.path.join(directory, name), name)
         except OSError:
-            # A file of the caller has the name, or the quota leaves no room.
+            # A file of the caller has the name, or the quota is used up.
             pass

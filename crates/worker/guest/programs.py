@@ -1,7 +1,7 @@
-"""Starts the caller's programs, in a process of its own: the session's worker is the guest's.
+"""Starts the caller's programs, in a separate process, because the session's worker belongs to the guest.
 
-It is a program itself (`python3 -I -S -c`), jailed as the worker that it comes from. The supervisor makes the
-programs' standard streams and reads them itself. Nothing here needs its trust."""
+This is a program itself (`python3 -I -S -c`), in the same jail as the worker that starts it. The supervisor
+creates the programs' standard streams and reads them itself, so it need not trust this process."""
 
 import _signal
 import _socket
@@ -11,7 +11,7 @@ from errno import EIO
 from os import _exit
 
 # The socket over which the supervisor passes the link.
-SUMMONS = 3
+CONTROL = 3
 CHUNK = 1 << 14
 MOST_LEFT = 1 << 17
 ONE, FEW = _socket.CMSG_SPACE(4), _socket.CMSG_SPACE(4 * 4)
@@ -28,22 +28,23 @@ def main():
     _signal.signal(_signal.SIGPIPE, _signal.SIG_IGN)
     _signal.signal(_signal.SIGCHLD, lambda *_: None)
     _signal.set_wakeup_fd(wakeup, warn_on_full_buffer=False)
-    summons = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, SUMMONS)
-    link = newest_link(summons)
-    summons.close()
+    control = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, CONTROL)
+    link = newest_link(control)
+    control.close()
     Starter(link, ends).serve()
 
 
-def newest_link(summons):
-    """The link that was passed last. Earlier ones are those of starters that ended before they took theirs."""
+def newest_link(control):
+    """Returns the link that was passed last. Earlier ones were meant for starters that ended before they
+    received theirs."""
     links = []
     while True:
         try:
-            _, passed, _, _ = summons.recvmsg(1, ONE, ONLY_NOW)
+            _, passed, _, _ = control.recvmsg(1, ONE, ONLY_NOW)
         except BlockingIOError:
             break
         links += descriptors_of(passed)
-    # There is none if guest code has sent the signal, or has taken the message.
+    # The list is empty if guest code sent the signal or consumed the message.
     link = links.pop()
     for number in links:
         os.close(number)
@@ -51,12 +52,13 @@ def newest_link(summons):
 
 
 def reset_signals():
-    """Gives all signals their defaults. The worker's guest may ignore some, and Python ignores others."""
+    """Resets all signals to their default dispositions. The guest may ignore some, and Python ignores
+    others."""
     for number in range(1, _signal.NSIG):
         try:
             _signal.signal(number, _signal.SIG_DFL)
         except (OSError, ValueError):
-            # It cannot be handled.
+            # This signal cannot be handled.
             pass
 
 
@@ -70,7 +72,7 @@ class Starter:
         self.ends = ends
         self.received = bytearray()
         self.passed = []
-        # By the supervisor's number of the program.
+        # Programs by the supervisor's number.
         self.programs = {}
 
     def serve(self):
@@ -88,14 +90,14 @@ class Starter:
             for program in list(self.programs.values()):
                 if program.is_over():
                     del self.programs[program.number]
-                    self.tell("ended", program.number, *ending(program.status))
+                    self.report("ended", program.number, *ending(program.status))
             if self.link.fileno() in ready:
                 self.receive()
 
     def receive(self):
         data, ancillary, _, _ = self.link.recvmsg(CHUNK, FEW, _socket.MSG_CMSG_CLOEXEC)
         if not data:
-            # The programs go on, and their parent is the init.
+            # The programs keep running, as children of the init.
             _exit(0)
         self.passed += descriptors_of(ancillary)
         self.received += data
@@ -113,7 +115,7 @@ class Starter:
             self.start(number, streams, fields)
             return
         program = self.programs.get(number)
-        # One that has ended is reported, or will be.
+        # The end of a program that has ended was reported, or will be.
         if program is None or program.status is not None:
             return
         if kind == b"signal":
@@ -125,10 +127,10 @@ class Starter:
         try:
             program = Program(number, streams, fields)
         except OSError as error:
-            self.tell("failed", number, "errno", error.errno or EIO)
+            self.report("failed", number, "errno", error.errno or EIO)
         else:
             self.programs[number] = program
-            self.tell("started", number, "pid", program.pid)
+            self.report("started", number, "pid", program.pid)
         finally:
             for stream in streams:
                 os.close(stream)
@@ -144,7 +146,7 @@ class Starter:
                 if pid:
                     program.status = status
 
-    def tell(self, kind, number, name, value):
+    def report(self, kind, number, name, value):
         header = b'{"kind":"%s","id":%d,"%s":%d}' % (kind.encode(), number, name.encode(), value)
         self.link.sendall(len(header).to_bytes(8, "little") + header)
 
@@ -156,7 +158,7 @@ def ending(status):
 
 
 class Program:
-    """A program that runs."""
+    """A running program."""
 
     def __init__(self, number, streams, fields):
         self.number = number
@@ -166,7 +168,7 @@ class Program:
         environment = dict(os.environb)
         environment.update(change.split(b"=", 1) for change in changes)
         self.terminal = slave = None
-        # What stays here, and what is the child's.
+        # Descriptors that stay in this process, and descriptors that only the child uses.
         kept, given = [], []
         try:
             if kind:
@@ -191,7 +193,7 @@ class Program:
         finally:
             for number in given:
                 os.close(number)
-        # It ends with the pipe's other end, which closes as the program begins.
+        # EOF follows once the program is executed, which closes the other end.
         failed = os.read(errors, 8)
         os.close(errors)
         if failed:
@@ -203,11 +205,11 @@ class Program:
         try:
             os.killpg(self.pid, number)
         except OSError:
-            # A worker that may not make groups.
+            # This worker may not create process groups.
             try:
                 os.kill(self.pid, number)
             except OSError:
-                # Nor send signals. The supervisor ends a worker that does not end a program.
+                # It may not send signals either. The supervisor ends a worker that does not end a program.
                 pass
 
     def register(self, poll):
@@ -219,7 +221,7 @@ class Program:
             self.terminal.pass_on(ready)
 
     def is_over(self):
-        """Whether it has ended. What it wrote to its terminal comes first."""
+        """Returns whether the program has ended and its terminal output is flushed."""
         if self.status is None or (self.terminal is not None and not self.terminal.is_drained()):
             return False
         self.close()
@@ -231,14 +233,14 @@ class Program:
 
 
 def become(streams, slave, cwd, argv, environment, told):
-    """Becomes the program, in a child of the starter."""
+    """Executes the program, in a child of the starter."""
     try:
         _signal.set_wakeup_fd(-1)
         reset_signals()
         try:
             os.setsid()
         except PermissionError:
-            # A worker that may not make groups.
+            # This worker may not create sessions.
             pass
         if slave is not None:
             import fcntl
@@ -263,7 +265,8 @@ class Terminal:
         self.master, self.typed, self.shown = master, typed, shown
         for number in master, typed, shown:
             os.set_blocking(number, False)
-        # Bytes that wait for the program, and for the supervisor. Nothing more is read until they are gone.
+        # Bytes that wait for the program, and for the supervisor. Nothing more is read until they are
+        # written.
         self.to_type = self.to_show = b""
         self.is_typing = self.is_open = True
 
@@ -290,7 +293,7 @@ class Terminal:
     def pass_on(self, ready):
         if self.typed in ready:
             self.to_type = self.read(self.typed)
-            # The end of a file, as a terminal has it.
+            # EOF, as typed on a terminal.
             self.is_typing = self.to_type != b""
             self.to_type = self.to_type or b"\x04"
         if self.to_type:
@@ -301,13 +304,13 @@ class Terminal:
             self.to_show = self.write(self.shown, self.to_show)
 
     def show(self):
-        """Returns whether there was something to show, or the end."""
+        """Reads output of the terminal. Returns whether there was output or EOF."""
         try:
             self.to_show = os.read(self.master, CHUNK)
         except BlockingIOError:
             return False
         except OSError:
-            # No process has the terminal any more.
+            # No process has the terminal open any more.
             self.is_open = False
         return True
 
@@ -318,7 +321,7 @@ class Terminal:
             return b""
 
     def write(self, number, data):
-        """Writes as much as is accepted, and returns the rest. What nothing reads any more is gone."""
+        """Writes as much as is accepted and returns the rest. Drops data that nobody reads any more."""
         try:
             return data[os.write(number, data) :]
         except BlockingIOError:
@@ -327,7 +330,8 @@ class Terminal:
             return b""
 
     def is_drained(self):
-        # What other processes go on writing is not the program's: a terminal holds less than this.
+        # Bounded: a terminal buffers less than this. Other processes may keep writing, but that is not the
+        # program's output.
         for _ in range(MOST_LEFT // CHUNK):
             if not self.is_open or self.to_show or not self.show():
                 break

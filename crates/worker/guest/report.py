@@ -1,4 +1,4 @@
-"""Describes an exception of the guest for the supervisor."""
+"""Describes a guest's exception for the supervisor."""
 
 import builtins
 import errno
@@ -9,10 +9,11 @@ from _thread import get_ident
 from .cell import MAX_TEXT, SOURCES, class_name, cut, show_lines
 from .claims import MAX_CAUSES, attribute, places_of
 
-# The frames of a traceback that are shown, as many as Python itself prints.
+# The maximum number of traceback frames that are shown, as many as Python itself prints.
 MAX_FRAMES = 1000
 
-# Up to CPython 3.12 only the interpreter's own display says "Did you mean". `traceback` says it later.
+# Up to CPython 3.12 only the interpreter's own display prints "Did you mean". Later versions of `traceback`
+# do too.
 SUGGESTS = (3, 10) <= sys.version_info < (3, 13)
 MAX_SUGGESTION = 200
 
@@ -30,7 +31,7 @@ def describe_error(error):
     if number is None and is_unmapped(error, message):
         note = not_executable(message.partition(":")[0])
         number = None if note else errno.ENOMEM
-    # An exception whose `__str__` was interrupted is not converted again.
+    # If converting the exception was interrupted, it is not converted again.
     text = last_line(error, message) if message is INTERRUPTED else format_traceback(error)
     described = {
         "name": class_name(error),
@@ -43,7 +44,7 @@ def describe_error(error):
 
 
 def missing_package(error):
-    """How to install a package that the guest could not import; empty for other errors."""
+    """Returns how to install a package that the guest could not import; empty for other errors."""
     name = attribute(error, "name")
     if not issubclass(type(error), ModuleNotFoundError) or type(name) is not str:
         return ""
@@ -59,7 +60,7 @@ def missing_package(error):
     try:
         hidden = hidden_directory(name)
     except Exception:
-        # The guest may have replaced what this reads.
+        # The guest may have replaced what this function reads.
         hidden = None
     if hidden is not None:
         return (
@@ -74,7 +75,7 @@ def missing_package(error):
 
 
 def missing_name(error, message):
-    """What there is in place of IPython's names for earlier inputs and values."""
+    """Returns a replacement for IPython's names of earlier inputs and values; empty for other errors."""
     parts = message.split("'", 2)
     if not issubclass(type(error), NameError) or len(parts) < 3:
         return ""
@@ -85,7 +86,7 @@ def missing_name(error, message):
 
 
 def fence(error):
-    """What to do about code with lines of Markdown."""
+    """Returns the remedy for code that contains lines of Markdown; empty for other errors."""
     line = attribute(error, "text") if issubclass(type(error), SyntaxError) else None
     if type(line) is not str or not line.lstrip().startswith("```"):
         return ""
@@ -93,7 +94,7 @@ def fence(error):
 
 
 def no_network(error):
-    """What there could be in place of an internet socket that was refused."""
+    """Returns the remedy for a refused internet socket; empty for other errors."""
     if not issubclass(type(error), OSError):
         return ""
     from .network import HINT, is_of_lookup, is_refused, made_socket
@@ -109,16 +110,18 @@ def no_network(error):
 
 
 def is_unmapped(error, message):
-    """Whether the dynamic loader found no place for a library (dlopen(3)). Its exceptions have no errno."""
+    """Returns whether the dynamic loader could not map a library (dlopen(3)). Its exceptions have no
+    errno."""
     if not issubclass(type(error), (ImportError, OSError)):
         return False
     return "failed to map segment from shared object" in message
 
 
 def not_executable(path):
-    """What lets a program or library be used that lies where none can be; empty if it lies elsewhere."""
+    """Returns the setting that allows a program or library to be used at this path; empty unless the mount is
+    noexec."""
     try:
-        # It may be gone by now, with its temporary directory.
+        # The file may be gone by now, with its temporary directory.
         while path not in ("", "/") and not os.access(path, os.F_OK):
             path = os.path.dirname(path)
         refused = os.statvfs(path).f_flag & os.ST_NOEXEC
@@ -134,7 +137,7 @@ def add_note(traceback, note):
 
 
 def format_traceback(error):
-    """The traceback as Python prints it, without the frames of this package."""
+    """Formats the traceback as Python does, without the frames of this package."""
     try:
         import linecache
         import traceback
@@ -146,15 +149,16 @@ def format_traceback(error):
             trace._str += suggestion(error, trace._str)
         return "".join(trace.format())
     except MemoryError:
-        # Where Python's library has no bytecode, as in images of Python for Docker, to import a module compiles it. That
-        # can take more than the reserve.
+        # If Python's library has no bytecode, as in Docker's Python images, importing a module compiles it,
+        # which can take more memory than the reserve.
         return plain_traceback(error)
     except BaseException:
         return last_line(error, safe_str(error))
 
 
 class OwnDisplay:
-    """Stands for `sys.stderr` while this thread displays an exception. What other threads write passes."""
+    """Replaces `sys.stderr` while this thread displays an exception. Output of other threads passes
+    through."""
 
     def __init__(self, other):
         self.thread, self.other, self.text = get_ident(), other, ""
@@ -170,15 +174,16 @@ class OwnDisplay:
 
 
 def suggestion(error, message):
-    """What the interpreter's own display appends to the message of an exception; empty if it appends nothing."""
+    """Returns the suggestion that the interpreter's own display appends to an exception's message, or an
+    empty string."""
     kind = type(error)
-    # The interpreter suggests nothing for a class of the guest.
+    # The interpreter makes no suggestions for guest classes.
     if kind not in (NameError, AttributeError, ImportError) or type(message) is not str or not message:
         return ""
-    # `traceback` of CPython 3.12 has appended some of them itself.
+    # `traceback` of CPython 3.12 has already appended some suggestions.
     if message != str(error):
         return ""
-    # One of its own has no `__cause__`, no notes and no `__str__` of the guest.
+    # A new exception, without a `__cause__`, notes and a guest's `__str__`.
     alone = kind(message)
     for name in ("name", "obj", "name_from"):
         if hasattr(error, name):
@@ -205,7 +210,7 @@ def suggestion(error, message):
 
 
 def plain_traceback(error):
-    """The traceback without lines of the source, which takes no module and hardly any memory."""
+    """Formats the traceback without source lines, which needs no module and hardly any memory."""
     lines, trace = ["Traceback (most recent call last):\n"], last_frames(error.__traceback__)
     while trace is not None:
         code = trace.tb_frame.f_code
@@ -216,7 +221,8 @@ def plain_traceback(error):
 
 
 def last_frames(trace):
-    """The end of a traceback: a guest that raises its recursion limit has a million frames, which take seconds."""
+    """Returns the last entries of a traceback: a guest that raises its recursion limit has a million frames,
+    which take seconds."""
     ahead = trace
     for _ in range(MAX_FRAMES):
         if ahead is None:
@@ -243,7 +249,7 @@ def keep_guest_frames(traceback, trace, seen):
 
 
 def runner_frames(frames):
-    """The number of frames before the guest's first that only run its coroutine."""
+    """Returns the number of frames before the guest's first that only run its coroutine."""
     for count, frame in enumerate(frames):
         if "/asyncio/" not in frame.filename:
             return count if frame.filename in SOURCES else 0

@@ -88,7 +88,7 @@ class Session(Runner):
     def next_request(self):
         """Waits for a request. The tasks of the event loop go on meanwhile, if there is one."""
         if self.loop.is_open():
-            self.interrupts.between(self.loop.go_on, self.link)
+            self.interrupts.between(self.loop.run_until_request, self.link)
         return self.link.request()
 
     def answer(self, request, payload, passed):
