@@ -1,4 +1,4 @@
-"""Runs cells: the only one of a run, and one after another in a session."""
+"""Runs cells: the only cell of a run, or one cell after another in a session."""
 
 import atexit
 import builtins
@@ -40,20 +40,20 @@ from .ending import (
 from .program import describe_main, run_module
 
 MAX_REPR = 16 * 1024
-# Maximum bytes of the buffers of a run's value, which the supervisor keeps until the caller takes the
-# result. The supervisor has the same bound.
+# Maximum bytes of the buffers of a run's value, which the supervisor keeps until the caller takes the result.
+# The supervisor has the same bound.
 MAX_BUFFERS = 4 << 20
 # Imports nothing, because a policy may allow no module.
 REHEARSED = b"def f(x):\n    return [x + 1]\n\nprint(end='')\nstr(f(1))"
 
-# Bytes for the report of a guest that has used up its memory. They are mapped but never touched, so they
-# cost an address range, which a worker inherits from its zygote.
+# Bytes reserved for the report of a guest that has used up its memory. They are mapped but never touched, so
+# they only cost address space, which a worker inherits from its zygote.
 RESERVE = 4 << 20
 
 
 class Reserve:
-    """Memory that is free when the guest's is used up: what is held here where mappings are limited, and what
-    the native half adds where objects are."""
+    """Memory that is available when the guest's is used up. It is a block held here if the policy limits
+    mappings, or an allowance of the native half if it limits objects."""
 
     def __init__(self):
         self.held = None
@@ -61,12 +61,12 @@ class Reserve:
         self.take()
 
     def leave_to(self, native):
-        """Leaves it to the native half, which limits objects."""
+        """Makes the native half, which limits objects, provide the reserve."""
         self.held, self.native = None, native
 
     def take(self):
-        """Reserves the memory, unless it is reserved already. If as much would not be left, the next cell
-        has it: it may be the one that frees the others' memory."""
+        """Reserves the memory, unless it is already reserved. If too little memory is left, the reserve stays
+        released: the next cell may free memory."""
         if self.native is not None:
             self.native.end_report(None)
         elif self.held is None:
@@ -77,35 +77,35 @@ class Reserve:
                 pass
 
     def release(self):
-        """Whether the native half has refused memory since the last report."""
+        """Releases the reserve. Returns whether the native half has refused memory since the last report."""
         self.held = None
         return self.native is not None and self.native.begin_report(None)
 
 
 reserve = Reserve()
-# What `sys.excepthook` is where no guest has set it.
+# The value of `sys.excepthook` unless a guest has set it.
 ordinary_hook = sys.excepthook
 
 
 def annotations():
-    """What `__main__` begins with as its annotations. Since 3.14 a module makes them when it has some."""
+    """Returns the initial annotations of `__main__`. Since Python 3.14 a module creates them on demand."""
     return {} if sys.version_info < (3, 14) else None
 
 
 class NoLink:
-    """A link that discards what is sent."""
+    """A link that discards everything."""
 
     def send(self, header, packed=wire.NOTHING):
         wire.encode(header, packed[1])
 
 
 class Runner:
-    """The `__main__` of a run. A session's inherits from it, and adds what only sessions have."""
+    """The `__main__` of a run. A session inherits from it."""
 
     link = wire
-    # The cells of a rehearsal, each with its kind of value.
+    # The cells of a rehearsal, each with the kind of its value.
     rehearsed = (("expression", REHEARSED),)
-    # A session replaces it, because its cells may have lines of a notebook.
+    # Replaced by a session, because its cells may contain notebook syntax.
     parse = staticmethod(parse)
 
     def __init__(self, worker, main=None):
@@ -125,7 +125,7 @@ class Runner:
             self.main.__annotations__ = found
 
     def rehearse(self):
-        """Runs rehearsal cells, whose results are discarded and whose variables are not kept."""
+        """Runs rehearsal cells, discards their results and drops their variables."""
         link, self.link = self.link, NoLink()
         for last, source in self.rehearsed:
             request = {"kind": "cell", "id": 0, "filename": "<warm>", "argv": [], "last": last}
@@ -135,13 +135,14 @@ class Runner:
         forget_source("<warm>")
 
     def run_cell(self, request, source):
-        """Runs a cell and sends its result. Ends the process if the program ends with this cell."""
+        """Runs a cell and sends its result. Exits the process if the program ends with this cell."""
         self.prepare(request, source)
         result = ok_of(request)
         self.conclude(request, result, self.evaluate(request, source, result))
 
     def take_over(self, request, source, ended):
-        """Continues after the native way of a run has executed its program, with its value and its exception."""
+        """Continues after the native run path has executed the program. `ended` has the program's value and
+        exception."""
         note_source(request["filename"], decoded(source, request.get("source", "file")))
         result = ok_of(request)
         error, value = ended.pop(), ended.pop()
@@ -154,7 +155,7 @@ class Runner:
         self.conclude(request, result, packed)
 
     def conclude(self, request, result, packed):
-        """Sends the result of a cell. Ends the process if the program ends with this cell."""
+        """Sends the result of a cell. Exits the process if the program ends with this cell."""
         if getpid() != self.worker:
             self.end_as_child(result)
         ends = request.get("then") == "end"
@@ -162,17 +163,17 @@ class Runner:
             self.guarded(self.finish, result)
         else:
             self.guarded(flush)
-        # The guest's code in these steps may fork too. Only the worker has a result to send.
+        # Guest code in these steps may also fork. Only the worker has a result to send.
         if getpid() != self.worker:
             _exit(status_of(result))
         if CLAIMS:
             result["denied"] = list(CLAIMS.values())
             CLAIMS.clear()
-        # The buffers belong to nothing if a shutdown step has failed and taken the value.
+        # If a shutdown step failed and removed the value, its buffers are dropped too.
         self.send(result, packed if "value" in result else ())
         if ends:
-            # The kernel often places the woken supervisor on this processor. Without the yield, the exit
-            # of the interpreter would delay it for half a millisecond.
+            # The kernel often wakes the supervisor on this processor. Without the yield, the exit of the
+            # interpreter would delay it for half a millisecond.
             sched_yield()
             _exit(status_of(result))
         reserve.take()
@@ -183,20 +184,21 @@ class Runner:
         describe_main(self.main.__dict__, filename, source, request.get("source", "file"))
 
     def evaluate(self, request, source, result):
-        """Runs a cell and adds its value or its exception to the result. Returns the value's buffers as
-        `send` takes them."""
+        """Runs a cell and adds its value or exception to the result. Returns the value's buffers as `send`
+        takes them."""
         try:
             return self.add_value(result, self.execute(request, source))
         except BaseException as raised:
             error = raised
-        # Code of the guest may raise here too, without this exception as its context. Its name is in the result then.
+        # Guest code may raise here too, outside the `except` block so that this exception is not its context.
+        # The result has the name of the exception by then.
         self.guarded(self.describe, request, result, error)
-        # Its frames refer to this frame.
+        # The frames of the exception refer to this frame.
         error = None
         return ()
 
     def describe(self, request, result, error):
-        """Changes a result to that of an exception, which a program's own hook or stream shows."""
+        """Changes a result to that of an exception. A program's own hook or stream displays it."""
         describe(result, error)
         if "error" not in result:
             return
@@ -211,7 +213,7 @@ class Runner:
             result["error"]["traceback"] = ""
 
     def execute(self, request, source):
-        """Runs a cell. Returns the value of its last expression."""
+        """Runs a cell. Returns the value of its trailing expression."""
         filename = request["filename"]
         if filename == MODULE:
             return run_module(source.decode())
@@ -227,7 +229,7 @@ class Runner:
         return None if last is None else call(last, namespace)
 
     def compile(self, source, filename, wanted):
-        """The code of all but the last expression, and the code of that."""
+        """Returns the code of everything but the trailing expression, and the code of that expression."""
         tree = self.parse(source, filename)
         last = None if wanted == "nothing" else pop_last_expression(tree)
         return compile_both(tree, last, filename)
@@ -240,14 +242,14 @@ class Runner:
         try:
             result["value"], packed = self.encode(value)
         except Exception:
-            # The guest has changed what the import of the encoder needs.
+            # The guest has modified something that importing the encoder needs.
             name, shown = clean(type(value).__name__), cut(safe_repr(value), MAX_REPR)
             result["value"] = {"type": "opaque", "name": name, "repr": shown}
             return ()
         return packed
 
     def encode(self, value):
-        """The tree of a value, and its buffers."""
+        """Returns the tree of a value, and its buffers."""
         from . import values
 
         encoder = values.Encoder(MAX_BUFFERS)
@@ -267,10 +269,10 @@ class Runner:
             return None, error
 
     def finish(self, result):
-        """Runs the shutdown steps of a program, and changes the result if one of them fails. The
-        supervisor's limits end a thread or a handler that takes too long."""
+        """Runs the shutdown steps of a program, and changes the result if one of them fails. The supervisor's
+        limits end a thread or handler that takes too long."""
         acts = (join_threads, atexit._run_exitfuncs, flush_last, self.end_program, flush_again)
-        # The loop of a child has descriptors in common with its parent's.
+        # In a forked child, the loop shares its descriptors with the parent.
         if getpid() == self.worker:
             acts = (self.loop.close, *acts)
         for last_act in acts:
@@ -287,7 +289,7 @@ class Runner:
         end_program()
 
     def end_as_child(self, result):
-        """Ends a child that the guest forked and that reached the end of the cell."""
+        """Exits a child that the guest forked and that reached the end of the cell."""
         try:
             if "error" in result:
                 self.guarded(print_error, result)
@@ -299,7 +301,7 @@ class Runner:
         try:
             self.link.send(result, packed or wire.NOTHING)
         except OSError:
-            # The guest closed or broke the socket. The exit status still shows how it ended.
+            # The guest closed or broke the socket. The exit status still shows how the run ended.
             pass
 
 
@@ -315,10 +317,10 @@ def describe(result, error):
         result.update(status="exit", exit_code=1)
         result["exit_code"] = exit_code(error)
         return
-    # First the part that needs no code of the guest, which may be interrupted, and no import.
+    # First the part that needs neither guest code, which may be interrupted, nor an import.
     unsaid = {"name": class_name(error), "message": "", "traceback": ""}
     if was_refused and issubclass(type(error), MemoryError):
-        # One that the guest's code raises itself tells of no limit.
+        # A `MemoryError` that the guest's own code raises is not evidence of the limit.
         unsaid["errno"] = ENOMEM
     result.update(status="exception", error=unsaid)
     try:
@@ -328,13 +330,13 @@ def describe(result, error):
         result["error"] = dict(unsaid, **describe_error(error))
         claim_error(error)
     except MemoryError:
-        # The guest's threads have used up the reserve too. The name of the exception is enough for the
+        # The guest's threads have used up the reserve too. The name of the exception suffices for the
         # supervisor to name the limit.
         pass
 
 
 def show_by(hook, result, error):
-    """Calls the guest's `sys.excepthook` in place of showing the traceback."""
+    """Calls the guest's `sys.excepthook`, which replaces the display of the traceback."""
     try:
         hook(type(error), error, guest_frames(error))
         shown = ""
@@ -355,7 +357,7 @@ def print_error(result):
 
 
 def status_of(result):
-    """The exit status of a program with this result."""
+    """Returns the exit status of a program with this result."""
     return result.get("exit_code", "error" in result)
 
 
@@ -373,7 +375,7 @@ def safe_repr(value):
 
 
 def is_plain(value):
-    """Whether JSON represents the value as it is. Most values do not need the encoder, whose import
+    """Returns whether JSON represents the value exactly. Most values do not need the encoder, whose import
     would delay an interpreter that runs a single cell."""
     kind = type(value)
     if value is None or kind is bool:

@@ -1,4 +1,4 @@
-"""Imports the guest side of a worker from memory: the interpreter has no file to read it from."""
+"""Imports the guest package from memory, because the sandbox has no file to read it from."""
 
 import builtins
 import marshal
@@ -11,28 +11,28 @@ PACKAGE = "sandfork_guest"
 
 
 class Sources:
-    """Imports the guest side as a package that is hidden from guest code. Its modules are in `sys.modules`
-    only while one of them imports another, at load time or on first use."""
+    """Imports the guest package, hidden from guest code. Its modules are in `sys.modules` only while one of
+    them imports another, at load time or on first use."""
 
     def __init__(self, source, codes):
         self.source = source
-        # The code of sources by their names: from an earlier zygote of this Python, and compiled here.
+        # Code by source name: from an earlier zygote of this Python, and compiled here.
         self.codes = codes
         self.compiled = {}
         self.loaded = {}
         self.shown = False
-        # Copies, so that a guest that replaces `len` or `__import__` does not affect these modules, and a
+        # A copy, so that a guest that replaces `len` or `__import__` does not affect these modules, and a
         # policy's list of imports does not restrict them.
         self.original = __import__
         self.builtins = {**vars(builtins), "__import__": self.import_module}
 
     def code(self, name):
-        """The code of a source, or `None` if there is none of that name."""
+        """Returns the code of a source, or `None` if there is no source of that name."""
         code = self.codes.get(name) or self.compiled.get(name)
         if code is None:
             text = self.source(name)
             if text:
-                # Optimization level 2 drops docstrings, which are not used in a worker.
+                # Optimization level 2 drops docstrings, which a worker does not use.
                 code = compile(text, "<sandfork %s>" % name, "exec", 0, True, 2)
                 self.compiled[name] = code
         return code
@@ -41,8 +41,8 @@ class Sources:
         if self.shown or not (level or name.startswith(PACKAGE)):
             return self.original(name, globals, locals, fromlist, level)
         if level and fromlist:
-            # Showing the modules and hiding them again touches the name of each module of the interpreter, which
-            # makes a worker copy 43 pages.
+            # Fast path: adding modules to `sys.modules` and removing them touches the name of each module of
+            # the interpreter, which makes a worker copy 43 pages.
             package = globals["__package__"].rsplit(".", level - 1)[0]
             module = self.loaded.get(f"{package}.{name}" if name else package)
             if module is not None and not [name for name in fromlist if name not in module.__dict__]:
@@ -83,15 +83,15 @@ class Sources:
 
 
 def start(native, entered, codes, file):
-    """Continues as a zygote. `file` is the number of the memory file that `codes` comes from, or of an empty
-    one for the next zygotes."""
+    """Continues as a zygote. `file` is the descriptor of the memfd that `codes` comes from, or of an empty
+    one to fill for later zygotes."""
     sources = Sources(native.source, codes)
     wire = sources.import_module(PACKAGE + ".wire", None, None, ("loads",))
     zygote = sources.import_module(PACKAGE + ".zygote", None, None, ("main",))
     entered = wire.loads(entered)
     zygote.load(native, entered["setup"])
     if file:
-        # Now, because only the interpreter's own library has run: no package may write to the file.
+        # Now, because only the standard library has run so far: no package may write to the file.
         if not codes:
             keep(int(file), sources)
         native.keep("")
@@ -105,5 +105,5 @@ def keep(number, sources):
         while packed:
             packed = packed[write(number, packed) :]
     except OSError:
-        # There is no memory left. The supervisor keeps nothing of an empty file.
+        # Memory is used up. The supervisor does not keep an empty file.
         ftruncate(number, 0)

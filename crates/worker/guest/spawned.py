@@ -1,6 +1,6 @@
-"""Refuses functions and classes of a `__main__` that is no file to processes that Python starts anew
-(`spawn`, `forkserver`). They cannot import them: a pool begins one after the other, and each ends at its first
-task."""
+"""Refuses to send functions and classes of a `__main__` without a file to freshly started Python processes
+(`spawn`, `forkserver`), which cannot import them. A pool would otherwise start one process after another,
+each of which dies at its first task."""
 
 import sys
 
@@ -11,12 +11,12 @@ REMEDY = (
 
 
 def refuse_lost(starter):
-    """Patches the pickler, once a module that starts processes anew is loaded."""
+    """Patches the pickler, once a module that starts fresh processes is loaded."""
     starter.reduction.ForkingPickler.reducer_override = reduced
 
 
 def reduced(pickler, item):
-    """The pickler calls it for what is no plain value."""
+    """Called by the pickler for objects other than plain values."""
     kind = type(item)
     if (kind is type(reduced) or issubclass(kind, type)) and is_of_main(item):
         method = method_of_readers()
@@ -32,7 +32,7 @@ def reduced(pickler, item):
 
 
 def is_of_main(item):
-    """Whether it is found by its name in a `__main__` that such a process cannot read."""
+    """Returns whether the object is found by name in a `__main__` that a fresh process cannot load."""
     if getattr(item, "__module__", None) != "__main__" or "<" in item.__qualname__:
         return False
     main = sys.modules["__main__"]
@@ -40,7 +40,8 @@ def is_of_main(item):
 
 
 def method_of_readers():
-    """The start method of the processes that may read it; `None` if one of them is a fork of this one."""
+    """Returns the start method of the processes that may unpickle the object; `None` if one is a fork of this
+    process."""
     from multiprocessing.context import get_spawning_popen
     from multiprocessing.process import _children
 

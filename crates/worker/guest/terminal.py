@@ -1,5 +1,5 @@
-"""A program with a terminal of its own: a process that made it passes bytes between it and the standard
-streams. The supervisor sees pipes, as always, so that nothing here needs its trust."""
+"""Gives a program its own terminal. The process that creates it relays bytes between the terminal and the
+standard streams. The supervisor sees pipes, as always, so it need not trust this process."""
 
 import fcntl
 import os
@@ -8,16 +8,17 @@ import signal
 import struct
 import termios
 
-# Each record on standard input has a kind and a length before it.
+# The header of a record on standard input: kind and length.
 HEAD = struct.Struct("<cH")
 TYPED, SIZE = b"t", b"s"
-# Bytes typed that the program has not read. Nothing more is read until it does.
+# Maximum bytes typed that the program has not read. No more is read until the program reads.
 MAX_TYPED = 1 << 16
 CHUNK = 1 << 14
 
 
 def begin_terminal(kind):
-    """Forks. Returns in the child, whose controlling terminal is a new one. The parent ends as the child."""
+    """Forks. Returns in the child, whose controlling terminal is a new one. The parent ends like the
+    child."""
     size = read_record(read_exactly)[1]
     ends, wakeup = os.pipe()
     os.set_blocking(wakeup, False)
@@ -30,11 +31,11 @@ def begin_terminal(kind):
         resize(0, size)
         os.environ["TERM"] = kind
         return
-    # The supervisor's interrupt ends a program.
+    # The supervisor's interrupt must end this process.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         Relay(master).serve(ends)
-        # Hangs up: a program that does not end with its terminal is left to the supervisor.
+        # Hangs up the terminal. A program that survives this is left to the supervisor.
         os.close(master)
     except OSError:
         pass
@@ -78,7 +79,7 @@ class Relay:
         os.set_blocking(master, False)
 
     def serve(self, ends):
-        """Passes bytes until the program has ended, or the caller has gone."""
+        """Relays bytes until the program has ended or the caller is gone."""
         while self.is_open:
             poll = select.poll()
             poll.register(ends, select.POLLIN)
@@ -88,11 +89,11 @@ class Relay:
             ready = dict(poll.poll())
             if ready.get(self.master, 0) & select.POLLOUT:
                 self.type()
-            # What the program wrote before it ended comes first.
+            # Output that the program wrote before it ended comes first.
             if ready.get(self.master, 0) & ~select.POLLOUT:
                 self.show()
             elif ends in ready:
-                # Processes that it left behind may have the terminal still.
+                # Processes that the program left behind may still have the terminal open.
                 return
             if 0 in ready:
                 self.take()
@@ -103,7 +104,7 @@ class Relay:
         except BlockingIOError:
             return
         except OSError:
-            # No process has the terminal any more.
+            # No process has the terminal open any more.
             data = b""
         self.is_open = bool(data)
         while data:

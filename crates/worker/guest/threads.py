@@ -1,8 +1,8 @@
-"""Shows what a thread of the guest raises with the lines of its source."""
+"""Displays exceptions of the guest's threads with their source lines."""
 
 import sys
 
-# From here on the interpreter's own display finds the lines of code that is no file.
+# Since this version the interpreter's own display finds the lines of code without a file.
 QUOTES = sys.version_info >= (3, 13)
 
 

@@ -1,7 +1,7 @@
-"""Frames and the JSON in them: `u32` header length, `u32` payload length, header, payload.
+"""Encodes and decodes frames and their JSON: `u32` header length, `u32` payload length, header, payload.
 
-It uses the accelerators of the `json` package without the package, which imports `re`. That import
-would take a third of the startup time of an interpreter that runs a single cell."""
+This uses the accelerators of the `json` package without the package, which imports `re`. That import would
+take a third of the startup time of an interpreter that runs a single cell."""
 
 # Imported by name, here and elsewhere, because a guest may replace attributes of `os`.
 from os import _exit
@@ -9,7 +9,7 @@ from os import read as read_descriptor
 from os import write as write_descriptor
 
 DATA = 1023
-# The field of a message without buffers, its payload, and the descriptor that is passed with it.
+# The `blob` field of a message without buffers, its payload, and the descriptor that is passed with it.
 NOTHING = None, b"", None
 
 
@@ -25,7 +25,7 @@ def make_codec():
             raise ImportError("_json does not write JSON as it did")
         return (lambda value: "".join(encode(value, 0))), (lambda text: scan(text, 0)[0])
     except Exception:
-        # This Python has other internals: the public module is slower, with the same result.
+        # This Python has other internals. The public module is slower, with the same result.
         import json
 
         dumps = lambda value: json.dumps(value, ensure_ascii=False, separators=(",", ":"))
@@ -71,7 +71,7 @@ def receive():
 
 
 def receive_alone():
-    """Reads one frame and nothing after it: the next frame may carry a descriptor."""
+    """Reads one frame and nothing after it, because the next frame may carry a descriptor."""
     return receive_frame(0)
 
 

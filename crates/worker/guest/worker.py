@@ -1,8 +1,8 @@
-"""Serves in a worker. Guest code runs in the same process and can change or forge everything here,
-so the supervisor relies on nothing that this module decides.
+"""Serves the supervisor in a worker. Guest code runs in the same process and can change or forge everything
+here, so the supervisor relies on nothing that this module decides.
 
-Large packages are imported where they are needed, so that an interpreter that runs a single cell
-does not wait for them. An interpreter that serves many cells imports them in `warm_up`."""
+Large modules are imported where they are used, so that an interpreter that runs a single cell does not wait
+for them. An interpreter that serves many cells imports them in `warm_up`."""
 
 import _signal
 import _warnings
@@ -26,8 +26,8 @@ READY = wire.encode({"kind": "ready", "version": VERSION})
 
 
 def main(native, setup, offered, stdin, changed, has_begun, left):
-    """Serves the supervisor. `offered` is what the native way of a run takes, or `None` if Python serves all. That
-    way may have begun already, and `left` is what it has left."""
+    """Serves the supervisor. `offered` is the tuple for the native run path, or `None` if Python serves
+    everything. With `has_begun` that path has already served, and `left` is the work that it left."""
     if not has_begun:
         begin(setup, stdin, changed)
         # Blocks an interrupt of the first cell until its handler is installed.
@@ -63,7 +63,7 @@ def main(native, setup, offered, stdin, changed, has_begun, left):
     if request.get("terminal") is not None:
         from .terminal import begin_terminal
 
-        # From here on, this is a child that has a terminal of its own.
+        # From here on, this is a child with its own terminal.
         begin_terminal(request["terminal"])
         runner.worker = os.getpid()
     if request["kind"] == "exec":
@@ -74,7 +74,7 @@ def main(native, setup, offered, stdin, changed, has_begun, left):
 
 
 def begin(setup, stdin, changed):
-    """Gives this worker what it does not share with others."""
+    """Sets up the state that this worker does not share with others."""
     if changed:
         os.environ.update(wire.loads(changed))
         time.tzset()
@@ -83,14 +83,14 @@ def begin(setup, stdin, changed):
     reseed()
     work = os.getcwd()
     if sys.path[0] != work:
-        # It comes first: code that writes a module expects to import it.
+        # First, because code that writes a module expects to import it.
         sys.path.insert(0, work)
     if setup["project"] is not None:
         sys.path.insert(0, setup["project"])
 
 
 def restore(native, number, order):
-    """Takes on the memory of another worker, which then answers the request."""
+    """Replaces this worker's memory by another worker's, which then replies to the request."""
     try:
         native.restore("%d\n%s" % (number, order.decode("utf-8")))
     except Exception as error:
@@ -102,12 +102,12 @@ def restore(native, number, order):
 
 
 def take_over(mask, left):
-    """Continues a run where its native way has stopped: before its program, or after it."""
+    """Continues a run where the native path stopped: before its program, or after it."""
     _signal.pthread_sigmask(_signal.SIG_SETMASK, mask)
     worker, header, source, main = left[:4]
     request = {**wire.loads(header.decode("utf-8")), "then": "end"}
     runner, is_new, main = Runner(worker, main), main is None, None
-    # No frame keeps a variable of the program: they end before this does.
+    # No frame may keep a variable of the program: they end before this function does.
     ended = left[4:]
     left.clear()
     if is_new:
@@ -116,14 +116,14 @@ def take_over(mask, left):
 
 
 def offer():
-    """What the native way of a run takes from here, in the order of its `Offer`."""
+    """Returns the tuple for the native run path, in the order of its `Offer`."""
     linecache = sys.modules.get("linecache")
     return (
         reseed if needs_seed() else None,
         READY,
         REHEARSED,
         builtins,
-        # A worker's own, as all memory of its zygote.
+        # Each worker has its own copy, like all memory of the zygote.
         annotations(),
         sys.modules.get("warnings", _warnings).filters,
         AS_ERROR,
@@ -136,16 +136,16 @@ def offer():
 
 
 def load():
-    """Imports what a worker that runs a single cell imports only on first use."""
+    """Imports modules that a worker for a single cell imports only on first use."""
     from . import report, session  # noqa: F401
 
 
 def warm_up(native):
     """Imports and allocates what the first cell would otherwise import and allocate in every worker.
 
-    `threading` is not imported: most guests never use it, and its hook after a fork would cost each
-    worker more than a small cell."""
-    import json  # noqa: F401, most guests do
+    `threading` is not imported: most guests never use it, and its after-fork hook would cost each worker more
+    than a small cell."""
+    import json  # noqa: F401, most guests import it
     import linecache
 
     from . import session
@@ -177,7 +177,7 @@ def run_program(request):
     except OSError as error:
         from .report import describe_error
 
-        # The last place in which it was looked for says less.
+        # The error names the last path that was tried, which is less helpful.
         error.filename = argv[0]
         wire.send(
             {

@@ -1,4 +1,5 @@
-"""Prepares the interpreter in the zygote's jail, then serves. No guest code ever runs in a zygote."""
+"""Prepares the interpreter in the zygote's jail, then serves requests. No guest code ever runs in a
+zygote."""
 
 import gc
 import os
@@ -13,22 +14,22 @@ from .program import check_project
 from .spawned import refuse_lost
 from .threads import QUOTES, quote_sources
 
-# A second for threads to end.
+# Wait up to a second for threads to end.
 THREAD_CHECKS = 100
 THREAD_PAUSE = 0.01
-# The modules with numpy's table of functions, in numpy 2 and before.
+# The modules with numpy's function table, in numpy 2 and before.
 ARRAYS = ("numpy._core._multiarray_umath", "numpy.core._multiarray_umath")
-# The modules of `requests` that connect.
+# The modules of `requests` that open connections.
 ADAPTERS = ("requests.adapters", "pip._vendor.requests.adapters")
-# The modules that start a process of Python anew.
+# The modules that start fresh Python processes.
 STARTERS = ("multiprocessing.popen_spawn_posix", "multiprocessing.popen_forkserver")
-# What else to import with a module, because it holds data that is made at its import: the list of all
-# fonts, which is read from each of them.
+# Modules to import together with another one, because they build data on import: the list of all fonts, which
+# is read from each font.
 COMPANIONS = {"matplotlib": ("matplotlib.font_manager",)}
 
 
 def load(native, setup):
-    """Imports what this zygote and its workers will need of the guest side."""
+    """Imports the parts of the guest package that this zygote and its workers need."""
     try:
         if "*" not in setup["imports"]:
             from . import imports  # noqa: F401
@@ -48,21 +49,21 @@ def main(native, entered):
         os.environ.clear()
         os.environ.update(entered["env"])
         os.environ.update(setup["preload_env"])
-        # The C library has read `TZ` before.
+        # The C library has already read `TZ`.
         time.tzset()
         process.open_streams()
         preloaded = prepare(native, setup, entered["limits_objects"], entered["work"])
         # The libraries have read these variables. Guests see the policy's values.
         for name, _ in setup["preload_env"]:
-            # A preloaded package may have removed it.
+            # A preloaded package may have removed the variable.
             os.environ.pop(name, None)
             os.environ.update(pair for pair in entered["env"] if pair[0] == name)
-        # Otherwise each worker would write a package's output during import again.
+        # Otherwise each worker would write a package's import-time output again.
         ending.flush()
     except BaseException as error:
         fail_startup(native, error)
     if entered["work"] is not None:
-        # It comes first: code that writes a module expects to import it.
+        # First, because code that writes a module expects to import it.
         sys.path.insert(0, entered["work"])
     offered = offer(setup)
     born = native.serve((wire.dumps(preloaded), offered))
@@ -71,7 +72,7 @@ def main(native, entered):
 
 
 def offer(setup):
-    """What the native way of a run takes, if workers are to use that."""
+    """Returns the tuple for the native run path, if workers are to use that path."""
     # The files of a project are linked between request and run.
     is_native = setup["run_path"] == "native" and setup["project"] is None
     return worker.offer() if is_native else None
@@ -82,9 +83,9 @@ def prepare(native, setup, limits_objects, work):
 
     # `-S` delayed `site` until the jail is closed, because a `.pth` file can run any code.
     site.main()
-    # With `-I` it leaves out this hook of interactive sessions.
+    # With `-I`, `site` leaves out this hook of interactive sessions.
     site.enablerlcompleter()
-    # Some distributions have a hook of their own, which files reports.
+    # Some distributions install their own hook, which files reports.
     runner.ordinary_hook = sys.excepthook
     process.set_ordinary_flags(native)
     require_apart(native, "site")
@@ -118,8 +119,8 @@ def prepare(native, setup, limits_objects, work):
     retry_failed_importers()
     if lasts(setup):
         gc.collect()
-    # These objects live as long as any worker, and the collection at a program's end need not see them. Without the
-    # freeze, the collector would write to their pages and the kernel would copy them.
+    # These objects live as long as any worker, and the collection at a program's end need not visit them.
+    # Without the freeze, the collector would write to their pages and the kernel would copy them.
     gc.freeze()
     ending.note_start()
     if lasts(setup):
@@ -128,12 +129,13 @@ def prepare(native, setup, limits_objects, work):
 
 
 def preload_all(native, modules, work):
-    """Imports what it can of the preload list, and returns the names.
+    """Imports the importable modules of the preload list, and returns their names.
 
-    Packages may keep the path of the current directory. It is the guest's, unless the zygote has none (`landlock`).
+    Packages may keep the path of the current directory. It is the guest's work directory, unless the zygote
+    has none (`landlock`).
 
-    matplotlib refuses to be imported without a directory that it may write to. The one that it gets here
-    is each worker's own. At level `landlock` the zygote has none."""
+    matplotlib refuses to be imported without a writable directory. `MPLCONFIGDIR` is writable in each worker,
+    but at level `landlock` the zygote does not have it."""
     if not modules:
         return []
     directory, access = os.environ.get("MPLCONFIGDIR"), os.access
@@ -180,9 +182,10 @@ def fail_preload(native, name, error):
 
 
 def require_apart(native, name):
-    """Refuses what workers must not inherit from the zygote: threads, and memory that they would share."""
-    # The kernel counts a thread for a moment after it was joined, and some packages start a thread that
-    # ends by itself.
+    """Refuses state that workers must not inherit from the zygote: threads, and memory that they would
+    share."""
+    # The kernel counts a thread for a moment after it was joined, and some packages start a thread that ends
+    # by itself.
     for _ in range(THREAD_CHECKS):
         if native.threads("") == "1":
             break

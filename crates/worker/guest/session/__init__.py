@@ -1,4 +1,4 @@
-"""A session in a worker: cell after cell in one `__main__`, until the supervisor hangs up."""
+"""Runs a session in a worker: cell after cell in one `__main__`, until the supervisor disconnects."""
 
 import builtins
 import sys
@@ -21,12 +21,14 @@ from .stdin import NoInput
 from .tools import Tools
 
 
-# As this request, a worker goes on after a pause. No other one has its memory, so that it keeps its random numbers.
+# The request id with which a paused worker resumes. No other worker has its memory, so it keeps its random
+# numbers.
 RESUMED = "1"
 
 
 def warm_up():
-    """Imports and allocates what a session's first cell would otherwise do in every worker."""
+    """Imports and allocates what a session's first cell would otherwise import and allocate in every
+    worker."""
     for _ in range(10):
         read(REHEARSED, "<warm>", {}, None)
         record_last(read(b"x = 1", "<warm>", {}, None)[0])
@@ -36,7 +38,7 @@ def warm_up():
 
 
 class Session(Runner):
-    """The cells of a session, which may be interrupted, display objects and call host tools."""
+    """A runner whose cells may be interrupted, display objects and call host tools."""
 
     rehearsed = (*Runner.rehearsed, ("statement", b"x = 1"))
 
@@ -49,12 +51,12 @@ class Session(Runner):
         self.tools = Tools(self.link, self.interrupts)
         self.displays = Displays(self.link, self.interrupts, self.tools)
         self.plots = Plots(self.displays, self.get_ipython)
-        # The kind of value of the running cell, and its magic lines if it has any.
+        # The kind of value of the running cell, and its magics if it has any.
         self.last = "expression"
         self.magics = None
         # Whether the running cell ends with a semicolon.
         self.is_quiet = False
-        # Whether the value that was encoded last has the same `repr()` at the caller, and the name of its class.
+        # Whether the last encoded value has the same `repr()` at the caller, and the name of its class.
         self.is_exact = True
         self.class_name = ""
         # A builtin, so that modules that the guest imports can use it too.
@@ -64,11 +66,11 @@ class Session(Runner):
 
     def rehearse(self):
         super().rehearse()
-        # It is the value of a cell that the guest has not run.
+        # A rehearsal's value is not the guest's.
         vars(builtins).pop("_", None)
 
     def serve(self, stdin, mask, project=None):
-        """Serves requests and never returns. Signals are blocked until it sets the mask."""
+        """Serves requests and never returns. Signals stay blocked until it sets the mask."""
         try:
             if stdin == "input":
                 self.stdin = sys.stdin
@@ -86,7 +88,7 @@ class Session(Runner):
             _exit(1)
 
     def next_request(self):
-        """Waits for a request. The tasks of the event loop go on meanwhile, if there is one."""
+        """Waits for a request. Tasks of an open event loop keep running meanwhile."""
         if self.loop.is_open():
             self.interrupts.between(self.loop.run_until_request, self.link)
         return self.link.request()
@@ -109,8 +111,8 @@ class Session(Runner):
         self.send(result, ())
 
     def stand(self, number):
-        """Stands while the supervisor copies this worker. Returns the number of the request that it then answers: in
-        a copy, of the one that made it."""
+        """Suspends while the supervisor copies this worker. Returns the id of the request to reply to, which
+        in a copy is the id of the request that created the copy."""
         self.loop.close_descriptors()
         try:
             copied = self.native.stand(str(number))
@@ -147,13 +149,13 @@ class Session(Runner):
         if error is not None:
             self.guarded(self.describe, request, result, error)
         is_interrupted = issubclass(type(error), KeyboardInterrupt)
-        # The exception's frames refer to this frame. The cycle would keep the cell's objects until a
+        # The exception's frames refer to this frame. The cycle would keep the cell's objects alive until a
         # collection, and memory may run out before that.
         ran_out = issubclass(type(error), MemoryError)
         error = None
         if ran_out:
-            # The C library keeps what lies below an object that is still in use. The next cell would have
-            # as much less.
+            # The C library keeps free memory below an object that is still in use, which would reduce the
+            # next cell's memory.
             self.native.trim("")
         if getpid() == self.worker:
             _, failed = self.guarded(self.plots.close_figures if is_interrupted else self.plots.show_figures)
@@ -178,18 +180,18 @@ class Session(Runner):
         if value is None or self.last == "statement":
             return self.add_value(result, recorded if value is None else value)
         is_shown = self.last == "notebook" or (self.last == "expression" and type(value) not in PLAIN)
-        # A figure is shown all the same, with those that are open.
+        # A quiet figure is still shown, together with the open figures.
         if is_shown and not self.is_quiet:
             self.displays.show_value(value)
             self.plots.close(value)
-        # As Python's own prompt does.
+        # Like Python's own prompt.
         builtins._ = value
         if self.last == "text":
             value = values.cut(repr(value), values.MAX_REPR)
         self.is_exact = True
         buffers = self.add_value(result, value)
         if self.last == "expression" and not is_shown and not self.is_quiet and not self.is_exact:
-            # The caller cannot tell the names of an enum's members from the value.
+            # The caller cannot recover the names of an enum's members from the value.
             self.displays.show({"text/plain": values.safe_repr(value)}, main=True)
         return buffers
 
@@ -197,7 +199,7 @@ class Session(Runner):
         encoder = values.Encoder()
         tree = encoder.encode(value)
         self.class_name = values.class_name(value)
-        # What is large is not shown here: its text takes as much memory again.
+        # Large values are not shown here: their text takes as much memory again.
         self.is_exact = encoder.is_exact or sum(map(len, encoder.buffers)) > values.SHARED
         return tree, encoder.buffers
 
@@ -219,7 +221,7 @@ class Session(Runner):
 
     def offer_shell(self, source):
         if (b"get_ipython" if isinstance(source, bytes) else "get_ipython") in source:
-            # Not a builtin: libraries that find one expect all of IPython of it.
+            # Not a builtin: libraries that find one there expect all of IPython.
             vars(self.main).setdefault("get_ipython", self.get_ipython)
 
     def get_ipython(self):
@@ -231,7 +233,7 @@ class Session(Runner):
         self.interrupts.take_signal()
         try:
             packed = pack(buffers)
-            # After the send, an interrupt is for the next cell.
+            # After the send, an interrupt is meant for the next cell.
             self.interrupts.rest()
             self.link.send(result, packed)
         except NotPassed as error:

@@ -1,12 +1,12 @@
-"""Shows charts of plotly, Vega-Altair and Bokeh: as data, which the caller's own copy of the library draws.
-No script of the guest's leaves the sandbox. Nothing is imported here but what the guest has loaded."""
+"""Displays charts of plotly, Vega-Altair and Bokeh as data, which the caller's own copy of the library draws.
+No script of the guest leaves the sandbox. Imports only modules that the guest has loaded."""
 
 import sys
 
 PLOTLY = "application/vnd.plotly.v1+json"
 VEGA = "application/vnd.vegalite.v%d+json"
 BOKEH = "application/vnd.sandfork.bokeh.v%s+json"
-# The module that makes each class of charts, the class, and the function that makes its forms.
+# The module that defines each chart class, the class, and the function that creates its forms.
 KINDS = (
     ("plotly.basedatatypes", "BaseFigure", lambda value: plotly_forms(value)),
     ("altair.vegalite.v5.api", "TopLevelMixin", lambda value: altair_forms(value, 5)),
@@ -36,7 +36,7 @@ class Charts:
             if not is_chart(figure):
                 from plotly.graph_objects import Figure
 
-                # A dict of its parts.
+                # A dict of the figure's parts.
                 figure = Figure(figure)
             self.displays.display(figure)
 
@@ -107,10 +107,10 @@ def altair_forms(value, version):
     except ImportError:
         return forms
     try:
-        # A picture, for which no script is needed.
+        # An image, which needs no script.
         forms["image/svg+xml"] = vl_convert.vegalite_to_svg(spec)
     except Exception:
-        # It has threads of its own, for which the policy may have no room.
+        # vl_convert starts threads, which the policy may not allow.
         pass
     return forms
 

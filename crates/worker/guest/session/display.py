@@ -1,4 +1,4 @@
-"""The displays of a cell: an object's notebook forms by media type."""
+"""Sends the displays of a cell: an object's notebook forms by media type."""
 
 import sys
 from os import urandom
@@ -7,13 +7,14 @@ from .. import values, wire
 from ..cell import clean
 from .shared import NotPassed, pack
 
-# Maximum bytes of one form, and of a cell's displays. The supervisor ends a cell that evades the second.
+# Maximum bytes of one form, and of a cell's displays. The supervisor ends a cell that evades the second
+# bound.
 MOST_BYTES = 16 << 20
 MOST_DISPLAYED = 64 << 20
-# The overhead of a display. The supervisor counts half of it.
+# The overhead of a display in bytes. The supervisor counts half of it.
 OF_A_DISPLAY = 2 << 10
 MOST_FORMS = 32
-# Types that text shows sufficiently: as the value of a cell they need no display.
+# Types that their text shows completely, so that as a cell's value they need no display.
 PLAIN = frozenset(
     (type(None), bool, int, float, complex, str, bytes, bytearray, list, tuple, dict, set)
     + (frozenset, range, type(Ellipsis), type(NotImplemented))
@@ -34,7 +35,7 @@ BINARY = ("image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf
 
 
 class DisplayLimit(RuntimeError):
-    """A cell displays more than one may."""
+    """A cell displays more than the limit allows."""
 
 
 DisplayLimit.__module__ = "sandfork_host"
@@ -51,7 +52,8 @@ class Displays:
         self.displayed = 0, 0
 
     def display(self, *objects, include=None, exclude=None, raw=False, display_id=None, **_):
-        """Shows objects to the caller of this sandbox, as in a notebook. Returns a handle for a `display_id`."""
+        """Displays objects to the caller of this sandbox, as in a notebook. Returns a handle for a
+        `display_id`."""
         self.tools.require_link()
         for value in objects:
             if raw and type(value) is dict:
@@ -70,8 +72,8 @@ class Displays:
         return None if display_id is None else Handle(self.display, display_id)
 
     def show_value(self, value):
-        """Shows the value of a cell's last expression."""
-        # A formatter comes first: a figure of plotly shows itself as text where it finds no notebook.
+        """Displays the value of a cell's trailing expression."""
+        # Formatters come first: a plotly figure displays itself as text if it finds no notebook.
         forms = self.formatted(value)
         if forms is None:
             if show_itself(value):
@@ -80,11 +82,11 @@ class Displays:
         self.show(forms, main=True)
 
     def formatted(self, value):
-        """The forms that a formatter has for an object, or `None`."""
+        """Returns the forms that a formatter creates for an object, or `None`."""
         return next(filter(None, (formatter(value) for formatter in self.formatters)), None)
 
     def forms_of(self, value):
-        """The forms that an object's own methods have for it."""
+        """Returns the forms that an object's own methods create."""
         forms = {"text/plain": values.safe_repr(value)}
         bundle = form(value, "_repr_mimebundle_")
         if type(bundle) is dict:
@@ -115,7 +117,7 @@ class Displays:
             self.interrupts.open()
 
     def count(self, header, buffers):
-        """Counts what a display takes. Raises an error if it is too much for a cell."""
+        """Counts the size of a display. Raises `DisplayLimit` if it is too much for a cell."""
         cell, displayed = self.displayed
         if cell != self.interrupts.cell:
             displayed = 0
@@ -136,7 +138,8 @@ class Displays:
 
 
 class Handle:
-    """What `display` returns for a `display_id`. A display that was sent cannot change: an update is a new one."""
+    """The result of `display` for a `display_id`. A display that was sent cannot change: an update is a new
+    one."""
 
     def __init__(self, show, display_id):
         self.show = show
@@ -152,7 +155,7 @@ class Handle:
 
 
 def show_itself(value):
-    """Lets an object show itself through `display`. Returns whether it did."""
+    """Lets an object display itself through `display`. Returns whether it did."""
     method = method_of(value, "_ipython_display_")
     if method is None:
         return False
@@ -177,7 +180,7 @@ def form(value, name):
 
 
 def method_of(value, name):
-    """A method that the object's class declares. An object that has every attribute declares none."""
+    """Returns a method that the object's class declares. An object that has every attribute declares none."""
     try:
         if issubclass(type(value), type) or getattr(type(value), name, None) is None:
             return None
@@ -188,7 +191,7 @@ def method_of(value, name):
 
 
 def plain_form(mime, made):
-    """A form as text or bytes."""
+    """Returns a form as text or bytes."""
     if mime in BINARY and isinstance(made, str):
         from binascii import a2b_base64
 
@@ -209,7 +212,7 @@ def plain_form(mime, made):
 
 
 def bounded(forms):
-    """The forms that are sent, as text or bytes. The text says which others are too large."""
+    """Returns the forms to send, as text or bytes. The text form names others that are too large."""
     kept, reasons = {}, []
     for mime, made in list(forms.items())[:MOST_FORMS]:
         if type(mime) is not str or len(mime) > values.MAX_NAME:

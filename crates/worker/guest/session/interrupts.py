@@ -1,11 +1,12 @@
-"""Handles SIGINT from the supervisor. It raises `KeyboardInterrupt` in the running cell, does nothing
-between cells, and never interrupts a frame.
+"""Handles SIGINT from the supervisor. It raises `KeyboardInterrupt` in the running cell, does nothing between
+cells, and never interrupts a frame in transit.
 
-The supervisor may send it after it has written a cell and until it has read the result. A signal
-that finds no running cell is for the cell in the socket, or arrived too late.
+The supervisor may send SIGINT from the time when it has written a cell until it has read the result. A signal
+that finds no running cell is meant for the cell in the socket, or arrived too late.
 
-Python handles a signal at its next bytecode, or when a system call was interrupted. A call that begins
-before that waits as if there were no signal. The supervisor ends such waits by SIGURG."""
+Python handles a signal before its next bytecode, or when a system call was interrupted. A call that begins
+just before the signal is handled waits as if there were no signal. The supervisor ends such waits by
+SIGURG."""
 
 import _signal
 from _thread import get_ident
@@ -13,38 +14,38 @@ from _thread import get_ident
 # Imported by name, because a guest may replace attributes of `time`.
 from time import sleep
 
-# The position of the main thread, for a handler that runs between two of its bytecodes.
+# Where the main thread is, for a handler that runs between two of its bytecodes.
 # In the session's own code. `resting` and the link determine whether a cell is about to run.
 IDLE = 0
-# In the guest's code, which is interrupted.
+# In guest code, which is interrupted.
 OPEN = 1
 # In the event loop, which runs the guest's tasks until a request arrives.
 BETWEEN = 4
 # In the link's code, which must complete first: the interrupt is raised at its end.
 SHUT = 2
-# In the link's code at a wait that holds nothing, which is interrupted.
+# In the link's code at a wait that holds no resources, which is interrupted.
 WAITING = 3
 
-# Seconds to wait for the main thread to handle a signal, for one attempt after the other.
-HEARD_AFTER = 0.001, 0.01, 0.1, 1
+# Seconds to wait for the main thread to handle a signal, for successive attempts.
+RETRY_PAUSES = 0.001, 0.01, 0.1, 1
 
 
 class Interrupts:
-    """The running cell, and whether it can be interrupted."""
+    """Tracks the running cell and whether it can be interrupted."""
 
     def __init__(self):
         self.mode = IDLE
         self.pending = False
         self.main = get_ident()
         # The number of handled signals.
-        self.heard = 0
-        # The number of the cell. `final` is the number of an ended cell and the answer of its tool.
+        self.handled = 0
+        # The id of the cell. `final` is the id of an ended cell and the result of the tool that ended it.
         self.cell = 0
         self.final = None
-        # Whether the main thread waits for a request, and the function that reports whether one arrived.
+        # Whether the main thread waits for a request, and the function that reports whether one has arrived.
         self.resting = True
         self.has_input = None
-        # Ignored by default, and what is ignored interrupts no call.
+        # SIGURG is ignored by default, and an ignored signal interrupts no call.
         _signal.signal(_signal.SIGURG, lambda *_: None)
 
     def take_signal(self):
@@ -61,7 +62,7 @@ class Interrupts:
         self.resting = True
 
     def answered(self):
-        """A tuple with the answer of the tool that ended this cell, or an empty tuple."""
+        """Returns a tuple with the result of the tool that ended this cell, or an empty tuple."""
         final = self.final
         return final[1:] if final is not None and final[0] == self.cell else ()
 
@@ -71,22 +72,22 @@ class Interrupts:
             self.final = cell, answer
         if get_ident() != self.main:
             self.interrupt_main(cell)
-        # `SystemExit` is not an `Exception`, which agents' code catches. It ends a thread silently and
-        # leaves an event loop at once.
+        # `SystemExit` is not an `Exception`, which agents' code catches. It ends a thread silently and leaves
+        # an event loop at once.
         raise SystemExit
 
     def interrupt_main(self, cell):
-        """Sends signals until the main thread handles one. A signal between its last check for signals and
-        a wait, for example for a lock, does not wake it."""
-        heard = self.heard
-        for pause in HEARD_AFTER:
-            if self.heard != heard or cell != self.cell or self.mode == IDLE:
+        """Sends signals until the main thread handles one. A signal between its last check for signals and a
+        wait, for example for a lock, does not wake it."""
+        handled = self.handled
+        for pause in RETRY_PAUSES:
+            if self.handled != handled or cell != self.cell or self.mode == IDLE:
                 break
             _signal.pthread_kill(self.main, _signal.SIGINT)
             sleep(pause)
 
     def handle(self, number, frame):
-        self.heard += 1
+        self.handled += 1
         mode = self.mode
         if mode == IDLE:
             self.pending = not self.resting or self.has_input()
@@ -101,7 +102,7 @@ class Interrupts:
             if mode == WAITING:
                 self.mode = SHUT
             elif frame is not None and frame.f_code is GUARDED:
-                # In the frame of `guarded`, outside the guest's code: there is nothing left to interrupt.
+                # In the frame of `guarded`, after the guest's code: there is nothing left to interrupt.
                 self.mode = IDLE
             self.interrupt()
 
@@ -134,7 +135,7 @@ class Interrupts:
             finally:
                 self.mode = IDLE
         except BaseException:
-            # What a task raises is no one's result, and the loop reports what is an error.
+            # An exception of a task belongs to no result, and the loop reports errors itself.
             pass
 
     def shut(self):
@@ -148,11 +149,11 @@ class Interrupts:
             self.check()
 
     def may_be_left(self):
-        """Whether an interrupt may end a wait of this thread in the link's code."""
+        """Returns whether an interrupt may end a wait of this thread in the link's code."""
         return self.mode == SHUT and get_ident() == self.main
 
     def wait(self, act, *args):
-        """Runs a function that waits, which an interrupt may end at any time."""
+        """Calls a function that waits, which an interrupt may end at any time."""
         if not self.may_be_left():
             return act(*args)
         try:

@@ -1,7 +1,7 @@
-"""Frames from and to the supervisor, with their descriptors, for all threads.
+"""Sends and receives frames and their descriptors for all threads.
 
-No thread exists only to read. One waiting thread reads for all, and hands over messages for other
-threads. When it stops waiting, another waiting thread takes over."""
+No thread exists only to read. One waiting thread reads for all and hands over messages for other threads.
+When it stops waiting, another waiting thread takes over."""
 
 import sys
 from _thread import allocate_lock
@@ -13,7 +13,7 @@ import _socket
 from .. import wire
 from .shared import NotPassed
 
-# Bytes read at once. Most frames are smaller.
+# Bytes to read at once. Most frames are smaller.
 CHUNK = 16 * 1024
 # No frame begins with these bytes: its header would exceed the maximum length.
 UNTOUCHED = b"\xff\xff\xff\xff"
@@ -24,7 +24,7 @@ NOTHING = {}
 
 
 class Mailbox:
-    """The messages that were read for a waiting thread."""
+    """Messages that were read for a waiting thread."""
 
     def __init__(self):
         self.messages = []
@@ -33,7 +33,7 @@ class Mailbox:
         self.bell.acquire()
 
     def wake(self):
-        """Wakes the waiting thread. Returns whether there was one. The caller holds the link's lock."""
+        """Wakes the waiting thread. Returns whether there was one. The caller must hold the link's lock."""
         if not self.asleep:
             return False
         self.asleep = False
@@ -58,12 +58,12 @@ class Link:
         self.reading = False
         self.taking = False
         self.requests = Mailbox()
-        # What wakes the main thread where it does not wait for the mailbox.
+        # Called to wake the main thread while it does not wait for the mailbox.
         self.on_request = None
         self.calls = {}
 
     def has_input(self):
-        """Whether a request has arrived. A signal handler calls this, between any two bytecodes."""
+        """Returns whether a request has arrived. A signal handler calls this, between any two bytecodes."""
         if self.taking or self.received or self.requests.messages:
             return True
         if not self.chunk.startswith(UNTOUCHED):
@@ -74,8 +74,8 @@ class Link:
             return False
 
     def send(self, header, packed=wire.NOTHING):
-        """Sends a frame, and closes the descriptor of `packed`. Raises `NotPassed` if the kernel refuses
-        the descriptor: it counts descriptors in flight for all guests of a user together."""
+        """Sends a frame, and closes the descriptor of `packed`. Raises `NotPassed` if the kernel refuses the
+        descriptor: it counts descriptors in flight for all guests of a user together."""
         blob, payload, descriptor = packed
         if blob is not None:
             header["blob"] = blob
@@ -100,17 +100,17 @@ class Link:
             raise
 
     def request(self):
-        """Waits for the supervisor's next request and returns it with its payload."""
+        """Waits for the supervisor's next request and returns it with its payload and descriptor."""
         return self.receive_for(self.requests)
 
     def call(self, number, header, packed):
-        """Sends a call and waits for its answer."""
+        """Sends a call and waits for its reply."""
         mailbox = self.calls[number] = Mailbox()
         try:
             self.send(header, packed)
             return self.receive_for(mailbox)
         finally:
-            # A late answer is dropped.
+            # A late reply is dropped.
             del self.calls[number]
 
     def receive_for(self, mailbox):
@@ -139,7 +139,7 @@ class Link:
         """Reads a frame. Returns the reader's own message, or `None` if it was for another thread."""
         try:
             if self.interrupts.may_be_left() and not self.received:
-                # Peeks only: an interrupt must not occur between receiving a frame and storing it.
+                # Peek only: an interrupt must not occur between receiving a frame and storing it.
                 self.interrupts.wait(self.socket.recv, 1, _socket.MSG_PEEK)
             header, payload = self.receive_frame()
             passed = None

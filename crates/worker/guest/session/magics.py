@@ -1,5 +1,5 @@
-"""What cells have from notebooks and no Python has: `%time`, `!ls`, `name?`. Such a line gets its effect where
-the sandbox has one, and otherwise a sentence that says what to do instead."""
+"""Implements notebook syntax in cells: `%time`, `!ls`, `name?`. If the sandbox cannot do what a line
+requests, a sentence says what to do instead."""
 
 import builtins
 import os
@@ -10,13 +10,13 @@ from .shell import expand, manage, say, script, shell
 from .timing import print_times, timeit, times
 
 NAME = "__sandfork_magic__"
-# `value = !ls`, `!ls`, `%time f()`, `?name` and `name?`. Each is on one line.
+# `value = !ls`, `!ls`, `%time f()`, `?name` and `name?`, each on a single line.
 LINE = re.compile(r"(\s*)(?:([\w.]+(?:\s*,\s*[\w.]+)*)\s*=\s*)?(!!?|%)\s*(\S.*)")
 HELP = re.compile(r"(\s*)(?:\?{1,2}\s*([\w.]+)|([\w.]+)\s*\?{1,2})\s*;?\s*")
 CELL = re.compile(r"%%(\w+)[ \t]*([^\n]*)\n?(.*)", re.DOTALL)
-# Each replaced line is a compilation more.
+# Each replaced line takes another compilation.
 MOST_LINES = 200
-# What the sandbox does anyway.
+# Magics for what the sandbox does anyway.
 SILENT = ("matplotlib",)
 WITHOUT_EFFECT = ("config", "autoreload", "load_ext", "reload_ext", "precision", "colors", "xmode")
 PYLAB = """import numpy, matplotlib
@@ -26,9 +26,9 @@ from pylab import *
 from numpy import *
 """
 FORMS = {"html": "text/html", "markdown": "text/markdown", "latex": "text/latex", "svg": "image/svg+xml"}
-# Programs that IPython calls without the `!` too.
+# Programs that IPython runs without the `!` too.
 PROGRAMS = ("cp", "mkdir", "mv", "rm", "rmdir")
-# Their code is no text with variables in it.
+# Magics whose code does not contain `$name` and `{name}` variables.
 UNEXPANDED = ("time", "timeit")
 
 
@@ -40,7 +40,7 @@ class Magics:
         self.capture = None
 
     def translate(self, source, namespace, compiles):
-        """The cell as Python, or `None` if it is not one with such lines. `compiles` raises the
+        """Returns the cell as Python, or `None` if it has no notebook syntax. `compiles` raises the
         `SyntaxError` of a text."""
         self.namespace, self.timer, self.capture = namespace, None, None
         setattr(builtins, NAME, self.run)
@@ -57,7 +57,7 @@ class Magics:
                 text, end = joined(lines, place)
                 line = python_of(text)
                 if line is None and done:
-                    # The mistake is not the line that made this no Python.
+                    # The error is not in the notebook line.
                     raise error from None
                 if line is None:
                     return None
@@ -65,12 +65,12 @@ class Magics:
         return None
 
     def cell(self, name, rest, body):
-        """The Python of a cell that begins with `%%`."""
+        """Returns the Python of a cell that begins with `%%`."""
         if name == "time":
             self.timer = times()
             return "\n%s" % body
         if name == "capture":
-            # It begins with the cell, and not before a mistake in its code is reported.
+            # The capture begins with the cell, so that a syntax error in its code is still reported.
             return "%s\n%s" % (call("%%", name, rest), body)
         return call("%%", name, rest, body)
 
@@ -119,7 +119,7 @@ class Magics:
         return timeit(rest, body, self.namespace)
 
     def value(self, code):
-        """The value of a line of code, which may be a statement."""
+        """Returns the value of a line of code, which may be a statement."""
         try:
             compiled = compile(code, "<magic>", "eval")
         except SyntaxError:
@@ -190,7 +190,7 @@ class Magics:
         try:
             exec(code, self.namespace if shares else vars(module))
         except SystemExit as end:
-            # It ends the script, not the cell.
+            # This ends the script, not the cell.
             if end.code:
                 say("%s ended with SystemExit: %s" % (path, end.code))
         finally:
@@ -240,7 +240,7 @@ class Magics:
 
 
 class Capture:
-    """What a cell that begins with `%%capture` prints. It is the value of the name after that."""
+    """The output of a cell that begins with `%%capture`. It is assigned to the name after `%%capture`."""
 
     def __init__(self, namespace, name):
         from io import StringIO
@@ -265,7 +265,7 @@ class Capture:
         return self.stdout
 
     def __call__(self):
-        """Prints it after all."""
+        """Prints the captured output."""
         sys.stdout.write(self.stdout)
         sys.stderr.write(self.stderr)
 
@@ -273,7 +273,8 @@ class Capture:
 
 
 class InteractiveShell:
-    """What `get_ipython()` returns. Code that was converted from a notebook calls it for magics and programs."""
+    """The result of `get_ipython()`. Code that was converted from a notebook calls it for magics and
+    programs."""
 
     def __init__(self, magics, user_ns):
         self.magics = magics
@@ -314,7 +315,8 @@ class InteractiveShell:
 
 
 def joined(lines, place):
-    """The line there with those that a backslash at its end continues it with, and the place after them."""
+    """Returns the line at `place`, joined with its continuation lines after a backslash, and the place after
+    them."""
     text, end = lines[place] if 0 <= place < len(lines) else "", place + 1
     while text.endswith("\\") and end < len(lines) and LINE.fullmatch(text):
         text, end = text[:-1] + lines[end], end + 1
@@ -322,7 +324,7 @@ def joined(lines, place):
 
 
 def python_of(line):
-    """A line as Python, or `None` if it is none of a notebook's."""
+    """Returns a line as Python, or `None` if it is not notebook syntax."""
     found = HELP.fullmatch(line)
     if found is not None and "?" in line:
         return found[1] + call("?", found[2] or found[3])
@@ -345,7 +347,7 @@ def call(*arguments):
 
 
 def describe(name, namespace):
-    """Prints what `name?` prints: the signature and the documentation."""
+    """Prints the signature and the documentation, like `name?`."""
     import inspect
 
     first, *rest = name.split(".")

@@ -27,7 +27,7 @@ class Plots:
         os.environ.setdefault("MPLBACKEND", "agg")
         matplotlib = sys.modules.get("matplotlib")
         if matplotlib is not None:
-            # A preloaded matplotlib read its environment in the zygote.
+            # A preloaded matplotlib has read its environment in the zygote.
             matplotlib.rcParams["backend"] = os.environ["MPLBACKEND"]
         self.patches.prepare()
 
@@ -50,14 +50,15 @@ class Plots:
         if hasattr(module, "display"):
             module.display = self.displays.display
         if hasattr(module, "clear_output"):
-            # What was shown is with the caller.
+            # The caller has already received what was displayed.
             module.clear_output = lambda wait=False: None
 
     def take_get_ipython(self, module):
         found = module.get_ipython
 
         def get_ipython():
-            """The session's own for the guest's code. A library gets none, as outside a notebook."""
+            """Returns the session's shell to guest code. A library gets IPython's own answer, as outside a
+            notebook."""
             is_of_guest = sys._getframe(1).f_globals is vars(sys.modules["__main__"])
             return self.get_ipython() if is_of_guest else found()
 
@@ -80,7 +81,7 @@ class Plots:
                 pyplot.close(figure)
 
     def close_figures(self):
-        """Closes the figures of a cell that was interrupted, so that the next cell does not display them."""
+        """Closes the figures of an interrupted cell, so that the next cell does not display them."""
         pyplot = sys.modules.get("matplotlib.pyplot")
         if hasattr(pyplot, "close"):
             pyplot.close("all")

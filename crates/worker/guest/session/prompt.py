@@ -1,4 +1,5 @@
-"""Where statements end: those that a person types, and those of a script. The parser decides."""
+"""Finds the end of statements, both those that a person types and those of a script, by means of the
+parser."""
 
 from codeop import compile_command
 
@@ -9,8 +10,8 @@ FILENAME = "<prompt>"
 
 
 def check_complete(text):
-    """As IPython's: whether a text is "complete", "incomplete" or "invalid", and how the line after an
-    incomplete one is indented."""
+    """Returns whether a text is "complete", "incomplete" or "invalid", and the indentation of the line after
+    an incomplete text. Compatible with IPython's method of this name."""
     is_ended = not text.split("\n")[-1].strip()
     if text.startswith("%%"):
         return "complete" if is_ended else "incomplete", ""
@@ -32,7 +33,7 @@ def status_of(text, is_ended):
 
 
 def is_begun(text):
-    """Whether lines after this text can make it Python."""
+    """Returns whether further lines can make this text valid Python."""
     try:
         return compile_command(text, FILENAME, "exec") is None
     except SyntaxError:
@@ -53,10 +54,10 @@ def indentation(text):
 
 
 def statement_ends(script, magics):
-    """How many lines there are up to the end of each statement but the last. A script that is no Python
-    counts as one statement."""
+    """Returns the number of lines up to the end of each statement except the last. A script that is not valid
+    Python counts as one statement."""
     if script.lstrip().startswith("%%"):
-        # All of it is a cell of a notebook.
+        # The whole script is a cell magic.
         return []
     for translate in (str, with_magic, lambda script: with_found_magic(script, magics)):
         try:
@@ -71,16 +72,17 @@ def statement_ends(script, magics):
 
 
 def are_apart(before, after, lines):
-    """Whether lines can be cut between two statements."""
+    """Returns whether the text can be split at a line end between two statements."""
     rest = lines[before.end_lineno - 1][before.end_col_offset :].partition(b"#")[0]
     return after.lineno > before.end_lineno and not rest.rstrip().endswith(b"\\")
 
 
 def with_magic(text):
-    """A text with Python for its lines of a notebook. Lines in a string or brackets may look like one."""
+    """Replaces notebook lines by Python. Lines inside strings or brackets may be mistaken for notebook
+    lines."""
     return "\n".join(python_of(line) or line for line in text.split("\n"))
 
 
 def with_found_magic(script, magics):
-    """As `with_magic`, of the lines only that the parser refuses. Each takes a compilation more."""
+    """Like `with_magic`, but replaces only lines that the parser rejects. Each takes another compilation."""
     return magics.translate(script, magics.namespace, lambda text: parse(text, FILENAME)) or script

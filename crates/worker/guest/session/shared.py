@@ -1,4 +1,5 @@
-"""The bytes of a message: a payload if they are few, otherwise a file whose descriptor is passed."""
+"""Packs the buffers of a message: into the payload if they are small, otherwise into a file whose descriptor
+is passed."""
 
 import os
 import sys
@@ -9,13 +10,13 @@ from os.path import samestat
 
 from ..values import SHARED, layout, pieces, split
 
-# From linux/memfd.h and linux/fcntl.h, because not every Python has them. A host may allow only
-# non-executable memory files. Linux before 6.3 does not know that flag, so the older one is next.
+# From linux/memfd.h and linux/fcntl.h, because not every Python defines them. A host may allow only
+# non-executable memfds. Linux before 6.3 does not know that flag, so the older one is tried next.
 MFD_CLOEXEC, MFD_ALLOW_SEALING, MFD_NOEXEC_SEAL = 1, 2, 8
 F_ADD_SEALS = 1033
 # F_SEAL_SEAL, F_SEAL_SHRINK, F_SEAL_GROW, F_SEAL_WRITE.
 ALL_SEALS = 0x1 | 0x2 | 0x4 | 0x8
-# Since 3.13 a mapping need not hold its own descriptor.
+# Since Python 3.13 a mapping need not hold its own descriptor.
 MAPPING = {"trackfd": False} if sys.version_info >= (3, 13) else {}
 FLAGS = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 # Missing in a Python that was built with an older C library.
@@ -25,12 +26,12 @@ AT_ONCE = 1024
 
 
 class NotPassed(OSError):
-    """The bytes of a message cannot be passed. Nothing was sent."""
+    """The buffers of a message cannot be passed. Nothing was sent."""
 
 
 def pack(buffers):
-    """The header's field, the payload, and the descriptor or `None`. Raises `NotPassed` if a file
-    cannot be created or exceeds a limit."""
+    """Returns the header's `blob` field, the payload, and a descriptor or `None`. Raises `NotPassed` if a
+    file cannot be created or exceeds a limit."""
     if not buffers:
         return None, b"", None
     lengths = [len(buffer) for buffer in buffers]
@@ -82,7 +83,7 @@ def create():
 
 
 def create_file():
-    """Creates a file without a name. The supervisor copies it into one that cannot change."""
+    """Creates a file without a name. The supervisor copies it into an immutable one."""
     refusal = None
     for directory in ("/dev/shm", "/tmp", os.environ.get("TMPDIR", "/work")):
         path = "%s/.sandfork-%d-%s" % (directory, getpid(), urandom(8).hex())
@@ -97,12 +98,12 @@ def create_file():
 
 
 def unpack(blob, payload, passed):
-    """The buffers of a received message."""
+    """Returns the buffers of a received message."""
     if blob is None:
         return ()
     lengths = blob["lengths"]
     if not blob.get("passed"):
-        # A copy that the guest may write to, as to the pages of a file: arrays use it as it is.
+        # A copy that the guest may write to, like the pages of a file: arrays use it directly.
         return split(memoryview(bytearray(payload)), lengths)
     try:
         _, total = layout(lengths)
@@ -113,23 +114,23 @@ def unpack(blob, payload, passed):
 
 
 def map_privately(passed, length):
-    """Maps a file so that the guest may write to its pages: arrays can use them without a copy."""
+    """Maps a file privately and writable, so that arrays can use its pages without a copy."""
     from mmap import ACCESS_COPY, mmap
 
     if MAPPING:
         return mmap(passed, length, access=ACCESS_COPY, **MAPPING)
-    # The descriptor that the mapping will hold, unless another thread opens one meanwhile.
+    # The number of the descriptor that the mapping will hold, unless another thread opens one meanwhile.
     held = dup(passed)
     close(held)
     data = mmap(passed, length, access=ACCESS_COPY)
-    # The mapping only closes it. A session that holds a file without a name cannot be copied, but it can
-    # be with this one in its place.
+    # The mapping only ever closes it. A session that holds a file without a name cannot be copied, but one
+    # with /dev/null in its place can.
     try:
         if samestat(fstat(held), fstat(passed)):
             null = open_file(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
             dup2(null, held, False)
             close(null)
     except OSError:
-        # No session of such a sandbox can be copied.
+        # A session of such a sandbox cannot be copied.
         pass
     return data

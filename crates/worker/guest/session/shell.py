@@ -1,4 +1,4 @@
-"""The programs that lines of notebooks start, and what such lines say of packages."""
+"""Runs the programs of notebook lines, and answers their package manager commands."""
 
 import os
 import re
@@ -11,7 +11,7 @@ DOLLAR = re.compile(r"(\$\$?)([^\W\d]\w*)((?:\.[^\W\d]\w*)*)(?=(?:[^']*'[^']*')*
 
 
 class Lines(list):
-    """The output of a program by its lines: what IPython's `SList` is."""
+    """The output of a program as a list of lines, like IPython's `SList`."""
 
     l = list = property(list)  # noqa: E741, these are IPython's names
     n = nlstr = property("\n".join)
@@ -26,12 +26,12 @@ class Lines(list):
     paths = p
 
     def grep(self, pattern, prune=False):
-        """The lines that match a regular expression, or a function; the others with `prune`."""
+        """Returns the lines that match a regular expression or a function; the other lines with `prune`."""
         matches = pattern if callable(pattern) else re.compile(pattern, re.IGNORECASE).search
         return Lines(line for line in self if bool(matches(line)) != prune)
 
     def fields(self, *places):
-        """These columns of each line, or all of them."""
+        """Returns these columns of each line, or all of them."""
         rows = [line.split() for line in self]
         if not places:
             return rows
@@ -39,19 +39,19 @@ class Lines(list):
 
 
 def say(sentence):
-    # On standard output, as what such a line prints: an agent shows its model no other stream.
+    # On standard output, like the output of such a line: an agent shows its model no other stream.
     print(sentence)
 
 
 def shell(command, listed):
-    """Runs a command of the shell, where the policy shows one. Returns its lines with `listed`."""
+    """Runs a shell command, if the policy shows a shell. Returns its output lines with `listed`."""
     found = INSTALL.fullmatch(command.strip())
     if found is not None:
         return manage(found[1] + found[2])
     arguments = [program_of("bash"), "-c", command]
     from subprocess import PIPE, STDOUT
 
-    # Both streams are one, as in Jupyter.
+    # Both streams are merged, as in Jupyter.
     ended = run(command, arguments, stdout=PIPE if listed else None, stderr=STDOUT if listed else 1)
     if not listed:
         return None
@@ -59,7 +59,7 @@ def shell(command, listed):
 
 
 def script(name, rest, body, namespace):
-    """Runs a cell by a program: `%%bash`, `%%sh` and `%%script program`."""
+    """Runs a cell with a program: `%%bash`, `%%sh` and `%%script program`."""
     from shlex import split
     from subprocess import PIPE
 
@@ -76,7 +76,7 @@ def script(name, rest, body, namespace):
         say("`%%script` needs the name of a program")
         return
     arguments = words if name == "script" else [program_of(name), *words]
-    # A shell without arguments of its own leaves standard input to what it starts.
+    # A shell without arguments would share standard input with the programs that it starts.
     takes_input = name == "script" or bool(words)
     if not takes_input:
         arguments += ["-c", body]
@@ -94,7 +94,7 @@ def program_of(name):
 
 
 def run(command, arguments, data=None, stdout=None, stderr=None):
-    """Runs a program to its end, and says if it failed. `None` if it cannot be run."""
+    """Runs a program to its end, and reports failure. Returns `None` if it cannot be run."""
     from subprocess import run
 
     sys.stdout.flush()
@@ -110,7 +110,7 @@ def run(command, arguments, data=None, stdout=None, stderr=None):
 
 
 def manage(command):
-    """What a manager of packages does: it shows which are there, and says what to do about others."""
+    """Answers a package manager command: shows installed packages, or says how to add others."""
     found = INSTALL.fullmatch(command.strip())
     words = found[2].split() if found else []
     if words[:1] == ["install"]:
@@ -120,7 +120,7 @@ def manage(command):
 
 
 def show_packages(words):
-    """Does what `pip list`, `freeze`, `show` and `--version` do. Returns whether it is one of them."""
+    """Implements `pip list`, `freeze`, `show` and `--version`. Returns whether the command is one of them."""
     from importlib.metadata import PackageNotFoundError, distribution, distributions
 
     names = [word for word in words[1:] if not word.startswith("-")]
@@ -146,7 +146,7 @@ def show_packages(words):
 
 
 def install(words):
-    """Tells which packages are there, and what to do about the others."""
+    """Prints which packages are installed, and how to add the others."""
     from importlib.metadata import PackageNotFoundError, version
 
     missing = []
@@ -166,8 +166,8 @@ def install(words):
 
 
 def expand(command, namespace):
-    """A command with the values of `$name` and `{expression}`. What is no expression is left to the shell, and so
-    is a name that the session does not have."""
+    """Replaces `$name` and `{expression}` in a command by their values. Leaves names that the session does
+    not have, and braces that are not expressions, to the shell."""
     from string import Formatter
 
     formatter, parts = Formatter(), []
@@ -178,7 +178,7 @@ def expand(command, namespace):
                 value = eval("%s:%s" % (expression, rest) if rest else expression, namespace)
                 parts.append(format(formatter.convert_field(value, conversion)))
     except Exception:
-        # Braces of the shell.
+        # These are braces of the shell.
         return DOLLAR.sub(lambda found: dollar(found, namespace), command)
     return "".join(parts)
 

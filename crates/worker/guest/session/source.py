@@ -1,4 +1,4 @@
-"""Reads a session's cell: Python, with a fence of Markdown around it or the lines of a notebook in it."""
+"""Reads a session's cell: Python, possibly with a Markdown fence around it or notebook syntax in it."""
 
 from ..cell import parse, text_of
 
@@ -7,11 +7,11 @@ FENCES = ("```", "```python", "```python3", "```py")
 
 
 def read(source, filename, namespace, displays):
-    """The cell's tree, and its magic lines if it has any."""
+    """Returns the cell's tree, and its magics if it has any."""
     try:
         return parse(source, filename), None
     except SyntaxError:
-        # Only now: what is Python stays what it is.
+        # Only now, so that valid Python is never changed.
         text = text_of(source)
         inside = without_fence(text)
         magics, translated = translate(inside or text, filename, namespace, displays)
@@ -21,12 +21,12 @@ def read(source, filename, namespace, displays):
 
 
 def ends_quietly(tree, source):
-    """Whether a semicolon follows the last statement, as in notebooks to show no value."""
+    """Returns whether a semicolon follows the last statement, which suppresses the value as in notebooks."""
     source = source if isinstance(source, bytes) else source.encode("utf-8", "replace")
     if b";" not in source or not tree.body:
         return False
     last = tree.body[-1]
-    # Only these lines of text end where Python's do. A line of magic may have become another one.
+    # Only `splitlines` of bytes splits lines as Python does. A magic line may have become another line.
     line = b"".join(source.splitlines()[last.end_lineno - 1 : last.end_lineno])
     return line[last.end_col_offset :].lstrip().startswith(b";")
 
@@ -41,7 +41,8 @@ def translate(text, filename, namespace, displays):
 
 
 def without_fence(text):
-    """A cell without the fence around all of it, on the same lines, or `None` if it has none."""
+    """Returns a cell without the fence around all of it, with the same line numbers, or `None` if it has no
+    fence."""
     lines = text.split("\n")
     filled = [place for place, line in enumerate(lines) if line.strip()]
     fences = [place for place in filled if lines[place].lstrip().startswith("```")]

@@ -1,9 +1,9 @@
-"""The value of a last statement that is no expression, as in smolagents' own interpreter: the assigned
-or defined object, and for `if` and `for` the last such value that is not `None`."""
+"""Records the value of a last statement that is not an expression, as in smolagents' own interpreter: the
+assigned or defined object, and for `if` and `for` the last such value that is not `None`."""
 
 import _ast
 
-# No identifiers, so that they do not collide with a guest's names.
+# Not identifiers, so that they cannot collide with a guest's names.
 VALUE, LINE = "<value>", "<line>"
 
 
@@ -20,7 +20,7 @@ def take_value(namespace):
 
 
 def with_value(statement, name):
-    """The statement, followed by statements that store its value in a variable if it has a value."""
+    """Returns the statement, followed by statements that store its value, if it has one, in a variable."""
     make = RECORDERS.get(type(statement))
     return [statement] if make is None else make(statement, name)
 
@@ -66,7 +66,7 @@ def loop(statement, name):
 
 
 def block(statements, name):
-    """A block in which each statement's value replaces the previous one if it is not `None`."""
+    """Returns a block in which each statement's value replaces the previous one if it is not `None`."""
     made = []
     for statement in statements:
         if type(statement) in (_ast.If, _ast.For, _ast.AsyncFor):
@@ -88,7 +88,7 @@ def keep_line(where, name):
 
 
 def reading(target):
-    """An expression that reads an assignment's target, if reading it has no side effect."""
+    """Returns an expression that reads an assignment's target, if reading it has no side effect."""
     kind = type(target)
     if kind is _ast.Name:
         return loaded(target, target.id)

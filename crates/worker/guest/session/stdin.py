@@ -1,4 +1,4 @@
-"""The standard input of a session without one."""
+"""Replaces the standard input of a session that has none."""
 
 import io
 
@@ -6,7 +6,7 @@ REMEDY = "this session has no input to read: pass values as variables, or call a
 
 
 class NoInput(io.TextIOBase):
-    """Raises an `EOFError` that explains the missing input, which an empty file would not."""
+    """Raises an `EOFError` that explains the missing input, unlike an empty file."""
 
     name = "<stdin>"
     encoding = "utf-8"

@@ -1,14 +1,14 @@
-"""What `%time` and `%timeit` measure."""
+"""Implements `%time` and `%timeit`."""
 
 import os
 import re
 
-# Options of `%timeit`, which may be written together.
+# Options of `%timeit`, which may be combined.
 OPTIONS = re.compile(r"-(?=\w)([tcqo]*)(?:([nrp])\s*(\d+)|v\s*([^\W\d]\w*))?(?:\s+|$)")
 
 
 class TimeitResult:
-    """What `%timeit -o` returns. Times are those of one loop, in seconds."""
+    """The result of `%timeit -o`. Times are per loop, in seconds."""
 
     def __init__(self, loops, taken, digits):
         from statistics import mean, pstdev
@@ -29,8 +29,8 @@ class TimeitResult:
 
 
 def timeit(line, body, namespace):
-    """Does what `%timeit` does with a line, or `%%timeit` with a cell after a line. Without `-r` it measures once:
-    a cell has a limit of time."""
+    """Implements `%timeit` for a line, or `%%timeit` for a cell after a line. Without `-r` it measures once,
+    because a cell has a time limit."""
     from time import process_time
     from timeit import Timer, default_timer
 

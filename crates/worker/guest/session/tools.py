@@ -1,4 +1,4 @@
-"""The caller's functions, as functions of the guest: globals of `__main__` when the caller sends
+"""Provides the caller's functions as functions of the guest: globals of `__main__` when the caller sends
 them, and always attributes of the module `sandfork_host`."""
 
 import builtins
@@ -12,9 +12,9 @@ from .display import flush_output
 from .shared import NotPassed, pack, unpack
 
 NAME = "sandfork_host"
-# Maximum arguments of one call. It keeps a header within its bounds.
+# Maximum arguments of one call, which keeps a header within its bounds.
 MOST_ARGUMENTS = 1000
-# Copied at import, so that changes of the guest have no effect.
+# Copied on import, so that changes by the guest have no effect.
 EXCEPTIONS = {
     name: kind
     for name, kind in vars(builtins).items()
@@ -23,11 +23,11 @@ EXCEPTIONS = {
 
 
 class ToolError(RuntimeError):
-    """A host tool raised an exception of a class that is not a builtin. It is of the builtin class too that this
-    class is derived from, so that code which catches that catches it."""
+    """A host tool raised an exception of a class that is not a builtin. An instance is also of the builtin
+    base class, so that code that catches that class catches it."""
 
     def __str__(self):
-        # That of the builtin class may need what did not cross.
+        # The method of the builtin class may need attributes that were not transferred.
         return BaseException.__str__(self)
 
 
@@ -56,7 +56,7 @@ class Tools:
         def tool(*args, **kwargs):
             return self.call(name, args, kwargs, ends_cell)
 
-        # In the docstring, as for C functions, because `inspect` accepts a signature only as objects.
+        # In the docstring, as for C functions, because `inspect` accepts a signature only as an object.
         signature = declared.get("signature")
         parts = [name + signature if signature else "", declared.get("doc", "")]
         tool.__doc__ = "\n\n".join(filter(None, parts))
@@ -78,7 +78,7 @@ class Tools:
             "tool": name,
             **encode_arguments(encoder, args, kwargs),
         }
-        # The caller sees what was printed before it is asked.
+        # Earlier output must reach the caller before the call.
         flush_output()
         self.interrupts.shut()
         try:
@@ -118,24 +118,25 @@ def encode_arguments(encoder, args, kwargs):
 
 
 def host_exception(error):
-    """An exception of the builtin class of that name if it has the same message, otherwise a `ToolError`."""
+    """Returns an exception of the builtin class of that name if it has the same message, otherwise a
+    `ToolError`."""
     name, message = error["name"], error["message"]
     kind = EXCEPTIONS.get(name)
-    # The message of a `KeyError` is its argument's repr. An `OSError` gets no errno: it would be taken for what
-    # the sandbox has refused.
+    # The message of a `KeyError` is its argument's repr. An `OSError` gets no errno, which would look like a
+    # refusal of the sandbox.
     for argument in (message, message[1:-1]) if kind is not None else ():
         try:
             made = kind(argument)
             if str(made) == message:
                 return made
         except Exception:
-            # The class takes other arguments.
+            # The class requires other arguments.
             break
     text = "%s: %s" % (name, message) if message else name
     try:
         return derived_from(EXCEPTIONS.get(error.get("base", name), ToolError))(text)
     except Exception:
-        # Such as a group, which takes other arguments.
+        # For example an exception group, which requires other arguments.
         return ToolError(text)
 
 
