@@ -1,5 +1,5 @@
-"""Encodes values as a typed tree of JSON, with their bytes in separate buffers. docs/protocol.md
-documents the types. The guest and the Python client share this package."""
+"""Encodes values as a typed tree of JSON, with their bytes in separate buffers. docs/protocol.md documents
+the types. The guest and the Python client share this package."""
 
 from __future__ import annotations
 
@@ -54,13 +54,13 @@ __all__ = [
 
 
 def encode(value: object) -> tuple[Tree, list[Buffer]]:
-    """The tree of a value, and the buffers that it refers to. Use an `Encoder` for several values of
+    """Returns the tree of a value and the buffers that it refers to. Use an `Encoder` for several values of
     one message."""
     encoder = Encoder()
     return encoder.encode(value), encoder.buffers
 
 
 def decode(tree: Tree, buffers: Sequence[memoryview] = ()) -> Any:
-    """The value of a tree. Raises `ValueError` if it is malformed. Use a `Decoder` for several values
+    """Returns the value of a tree. Raises `ValueError` if it is malformed. Use a `Decoder` for several values
     of one message."""
     return Decoder(buffers).decode(tree)

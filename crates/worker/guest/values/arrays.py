@@ -1,5 +1,5 @@
-"""Encodes and decodes numpy's arrays and scalars and PIL's images. Encoding imports neither package.
-If one is missing when a tree is decoded, the value is `Opaque`."""
+"""Encodes and decodes numpy's arrays and scalars and PIL's images. Encoding imports neither package. If one
+is missing when a tree is decoded, the value is `Opaque`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 UNIT = (
     r"\[[1-9][0-9]{0,8}?(Y|M|W|D|h|m|s|ms|us|ns|ps|fs|as)\]|\[(Y|M|W|D|h|m|s|ms|us|ns|ps|fs|as)\]"
 )
-# Objects and records are excluded: only dtypes whose bytes are numbers or text.
+# Only dtypes whose bytes are numbers or text. Objects and records are excluded.
 DTYPE = re.compile(
     rf"[<>|=]?(?P<kind>b|i|u|f|c|S|U|m|M)(?P<size>[1-9][0-9]{{0,8}})(?P<unit>{UNIT})?"
 )
@@ -28,14 +28,14 @@ MAX_DIMENSIONS = 32
 # Bytes per pixel; mode `1` has eight pixels in a byte.
 MODES = {"1": 0, "L": 1, "LA": 2, "RGB": 3, "RGBA": 4, "I": 4, "F": 4}
 MAX_SIDE = 1 << 24
-# Work of showing an empty array, and the least for an element, in characters.
+# The cost of showing an empty array, and the minimum cost of showing an element, in characters.
 ARRAY, ELEMENT = 64, 8
-# Pixels that take as long to create as one value of a tree.
+# The number of pixels whose creation costs as much as one value of a tree.
 PIXELS = 64
 
 
 def item_size(dtype: str) -> tuple[str, int]:
-    """The kind of a dtype and the bytes of an element. Raises `ValueError` for an unsupported
+    """Returns the kind of a dtype and the size of an element in bytes. Raises `ValueError` for an unsupported
     dtype."""
     found = DTYPE.fullmatch(dtype)
     if found is None:
@@ -51,7 +51,7 @@ def item_size(dtype: str) -> tuple[str, int]:
 
 
 def array_tree(encoder: Encoder, value: Any) -> Tree:
-    """The tree of an array. Its bytes are not copied if they are in C order."""
+    """Returns the tree of an array. Its bytes are not copied if they are in C order."""
     numpy = sys.modules["numpy"]
     dtype = value.dtype.str
     item_size(dtype)
@@ -90,7 +90,8 @@ def _subclass(encoder: Encoder, value: Any, depth: int, key: bool) -> Tree:
 
 
 def _objects(encoder: Encoder, value: Any, depth: int) -> Tree:
-    """An array of Python's values, such as datetimes, if all of them cross."""
+    """Returns the tree of an array of Python objects, such as datetimes, if all of them can be
+    transferred."""
     items = encoder.items(value.reshape(-1).tolist(), depth + 3, False)
     if any(type(item) is dict and item["type"] == "opaque" and "parts" not in item for item in items):
         raise NotSupported("an array of objects that do not cross: send them as a list")
@@ -133,7 +134,7 @@ def _scalar(encoder: Encoder, value: Any, depth: int, key: bool) -> Tree:
 def _image(encoder: Encoder, value: Any, depth: int, key: bool) -> Tree:
     mode = value.mode
     if mode not in MODES:
-        # Pillow makes 255 of the larger values of 16 bits if they become colours.
+        # Pillow would clamp the larger values of 16 bits to 255 when converting to colours.
         deep = "I" if mode.startswith("I;16") else "RGB"
         value = value.convert("RGBA" if mode in ("P", "PA", "La", "RGBa") else deep)
     width, height = value.size
@@ -144,7 +145,7 @@ def _image(encoder: Encoder, value: Any, depth: int, key: bool) -> Tree:
 
 
 def _row(mode: str, width: int) -> int:
-    """The bytes of a row of pixels."""
+    """Returns the size of a row of pixels in bytes."""
     return width * MODES[mode] if MODES[mode] else (width + 7) // 8
 
 
@@ -153,7 +154,7 @@ UNHASHABLE: set[Encode] = {_ndarray, _image}
 
 
 def encoder_of(kind: type) -> Encode | None:
-    """The encoder of types that have a class for each kind."""
+    """Returns the encoder of types that have a class for each kind."""
     numpy = sys.modules.get("numpy")
     # The attribute is missing while numpy itself is being imported.
     generic = getattr(numpy, "generic", None)
@@ -171,13 +172,13 @@ def encoder_of(kind: type) -> Encode | None:
 
 
 def _checked(decoder: Decoder, tree: Tree) -> tuple[str, str, list[int], memoryview]:
-    """The kind, dtype, shape and bytes of an array."""
+    """Returns the kind, dtype, shape and bytes of an array."""
     dtype, shape = decoder.field(tree, "dtype", str), decoder.field(tree, "shape", list)
     kind, size = item_size(dtype)
     if len(shape) > MAX_DIMENSIONS:
         raise ValueError("an array has too many dimensions")
     count = 1
-    # Also for an empty array: a size computed from its other dimensions must not overflow.
+    # Includes empty arrays: a size computed from their other dimensions must not overflow either.
     extent = size
     for length in shape:
         if type(length) is not int or not 0 <= length < I64:
@@ -193,8 +194,8 @@ def _checked(decoder: Decoder, tree: Tree) -> tuple[str, str, list[int], memoryv
 
 
 def flat(decoder: Decoder, tree: Tree, dtype: str) -> tuple[memoryview, int]:
-    """The bytes of an array of one dimension and of this dtype, and the number of its elements. Booleans
-    are 0 and 1. Needs no numpy."""
+    """Returns the bytes of a one-dimensional array of this dtype, and the number of its elements. Booleans
+    are checked to be 0 or 1. Does not need numpy."""
     if type(tree) is not dict or tree.get("type") != "ndarray":
         raise ValueError("the column of a table is no array")
     kind, found, shape, data = _checked(decoder, tree)
@@ -215,14 +216,14 @@ def _read_ndarray(decoder: Decoder, tree: Tree, depth: int) -> Any:
     if not count:
         return numpy.empty(shape, dtype)
     if kind == "b" and numpy.frombuffer(data, "u1").max() > 1:
-        # numpy counts booleans by their sum, and trusts that count when it writes the elements that a
-        # mask selects.
+        # numpy counts booleans by their sum, and trusts that count when it writes the elements that a mask
+        # selects.
         raise ValueError("an array of booleans has others than 0 and 1")
     return numpy.frombuffer(data, dtype).reshape(shape)
 
 
 def _count_shown(decoder: Decoder, numpy: Any, kind: str, dtype: str, shape: list[int]) -> None:
-    """Counts the work of showing an array: numpy leaves elements out above a number that the caller sets."""
+    """Adds the cost of showing an array. numpy omits elements above a threshold that the caller sets."""
     options, size = numpy.get_printoptions(), item_size(dtype)[1]
     elements = at_edges = 1
     for length in shape:

@@ -1,5 +1,5 @@
-"""Encodes Arrow's tables and arrays, and makes them from verified columns. columns.py has the form in which
-they cross. Encoding imports nothing but what `pyarrow` itself imports."""
+"""Encodes Arrow's tables and arrays, and creates them from verified columns. columns.py defines the format in
+which they are transferred. Encoding imports only modules that `pyarrow` itself imports."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 NAMES = {"float16": "halffloat", "float32": "float", "float64": "double", "date": "date32[day]"}
 NAMES = {name: NAMES.get(name, name) for name in (*FIXED, *TEXTS, *BLOBS, "null")}
 SCHEMAS = {name: kind for kind, name in NAMES.items()}
-# Their constructors, where they have another name.
+# The constructors of types that have another name.
 MAKERS = {"bool": "bool_", "date": "date32", "list": "list_", "large_list": "large_list"}
 
 
@@ -67,7 +67,7 @@ def schema_of(kind: Any, whose: str, nested: bool = False) -> Any:
 
 
 def column_tree(encoder: Encoder, value: Any, depth: int, whose: str) -> Tree:
-    """The tree of an array, of which an error says whose it is."""
+    """Returns the tree of an array. `whose` names it in errors."""
     encoder.count(10)
     pyarrow = sys.modules["pyarrow"]
     if isinstance(value, pyarrow.ChunkedArray):
@@ -99,7 +99,7 @@ def column_tree(encoder: Encoder, value: Any, depth: int, whose: str) -> Tree:
     if schema == "bool":
         plain, width = value.cast(pyarrow.uint8()), 1
     else:
-        # As numbers, because missing elements are filled with zeros.
+        # As integers, because missing elements are filled with zeros.
         plain = value.view(f"int{8 * width}")
     if value.null_count:
         plain = plain.fill_null(0)
@@ -113,7 +113,7 @@ def column_tree(encoder: Encoder, value: Any, depth: int, whose: str) -> Tree:
 
 
 def _bytes(value: Any, width: int, more: int = 0) -> memoryview:
-    """The bytes of an array's elements, which may be a part of a larger array, or of its offsets."""
+    """Returns the bytes of an array's elements, which may be a slice of a larger array, or of its offsets."""
     data = value.buffers()[1]
     start, end = value.offset, value.offset + len(value) + more
     return memoryview(data or b"").cast("B")[start * width : end * width]
@@ -143,7 +143,7 @@ def _type(decoder: Decoder, pyarrow: Any, schema: Any) -> Any:
 
 def make_array(decoder: Decoder, pyarrow: Any, column: Column) -> Any:
     found = _made(decoder, pyarrow, column)
-    # Checks texts and where they begin, which the buffers alone do not show.
+    # Checks texts and their offsets, which the buffers alone do not guarantee.
     found.validate(full=True)
     return found
 
@@ -174,7 +174,7 @@ def _made(decoder: Decoder, pyarrow: Any, column: Column) -> Any:
     if schema == "bool":
         data = _bits(pyarrow, column.values)
     elif kind.bit_width == 32 and TIMED.fullmatch(schema):
-        # Times of seconds and milliseconds, which cross in eight bytes.
+        # Times in seconds and milliseconds, which are transferred as eight bytes.
         short = _numbers(pyarrow, pyarrow.int64(), column.values, count).cast(pyarrow.int32())
         data = short.buffers()[1]
     else:
@@ -187,7 +187,7 @@ def _numbers(pyarrow: Any, kind: Any, data: Any, count: int) -> Any:
 
 
 def _bits(pyarrow: Any, data: Any) -> Any:
-    """A bitmap, from bytes of 0 and 1."""
+    """Returns a bitmap, from bytes of 0 and 1."""
     return _numbers(pyarrow, pyarrow.uint8(), data, len(data)).cast(pyarrow.bool_()).buffers()[1]
 
 
@@ -204,7 +204,7 @@ UNHASHABLE: set[Encode] = {_table, _array}
 
 
 def encoder_of(kind: type) -> Encode | None:
-    """The encoder of types that have a class for each kind."""
+    """Returns the encoder of types that have a class for each kind."""
     pyarrow = sys.modules.get("pyarrow")
     for base, encoder in (("Array", _array), ("Scalar", _scalar)):
         known = getattr(pyarrow, base, None)

@@ -1,4 +1,4 @@
-"""The layout of a message's buffers in its blob: each at a multiple of 64 bytes, zeros in gaps."""
+"""Lays out a message's buffers in its blob: each at a multiple of 64 bytes, with zeros in the gaps."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ALIGNMENT = 64
 
 
 def layout(lengths: Iterable[int]) -> tuple[list[int], int]:
-    """The offset of each buffer, and the total length. Raises `ValueError` for an invalid length."""
+    """Returns the offset of each buffer, and the total length. Raises `ValueError` for an invalid length."""
     offsets, end = [], 0
     for length in lengths:
         if type(length) is not int or not 0 <= length < I64:
@@ -26,7 +26,7 @@ def layout(lengths: Iterable[int]) -> tuple[list[int], int]:
 
 
 def split(blob: memoryview, lengths: Iterable[int]) -> list[memoryview]:
-    """The buffers in a blob. Raises `ValueError` if the blob's size does not match."""
+    """Returns the buffers in a blob. Raises `ValueError` if the blob's size does not match."""
     lengths = list(lengths)
     offsets, total = layout(lengths)
     if total != blob.nbytes:
@@ -35,7 +35,7 @@ def split(blob: memoryview, lengths: Iterable[int]) -> list[memoryview]:
 
 
 def pieces(buffers: Iterable[Buffer]) -> list[Buffer]:
-    """The pieces of a blob, in the order in which they are written."""
+    """Returns the pieces of a blob, in the order in which they are written."""
     parts: list[Buffer] = []
     end = 0
     for buffer in buffers:

@@ -1,4 +1,4 @@
-"""The bounds of values, and the placeholders for values that exceed them or cannot be transferred."""
+"""Defines the bounds of values, and placeholders for values that exceed them or cannot be transferred."""
 
 from __future__ import annotations
 
@@ -8,42 +8,42 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-# Above this total of buffer bytes, a file is passed instead of a payload.
+# If the buffers are larger than this in total, a file is passed instead of a payload.
 SHARED = 64 * 1024
-# Maximum characters of a string in a tree. A longer string is a buffer.
+# Maximum characters of a string in a tree. A longer string becomes a buffer.
 MAX_TEXT = 32 * 1024
 # Maximum characters of the `repr` of a value that cannot be transferred, and of a name.
 MAX_REPR = 16 * 1024
 MAX_NAME = 256
-# Maximum hexadecimal digits of an integer: a million bits. Decimal conversion takes quadratic time, so
-# Python limits it to 4,300 digits; hexadecimal conversion of this many digits takes as long.
+# Maximum hexadecimal digits of an integer: a million bits. Decimal conversion takes quadratic time, so Python
+# limits it to 4,300 digits. Hexadecimal conversion of this many digits takes as long.
 MAX_DIGITS = 256 * 1024
 DECIMAL_DIGITS = 3571
-# Maximum of values in the `json` buffers of one message, and of the work of reading it. The unit of work
-# is the cost of one value. It bounds the reader's memory and time.
+# Maximum number of values in the `json` buffers of one message, and the budget for reading it. The unit is
+# the cost of one value. This bounds the reader's memory and time.
 MAX_VALUES = 1 << 22
 MAX_BUFFERS = 1 << 14
 # Maximum bytes of the `json` buffers of one message.
 MAX_JSON = 64 << 20
-# The nesting depth that a reader accepts, and the depth at which a container may still begin. The
-# difference leaves room for the message around a tree, and for a table, which is seven levels deep.
+# The nesting depth that a reader accepts, and the depth at which a container may still begin. The difference
+# leaves room for the message around a tree, and for a table, which is seven levels deep.
 MAX_DEPTH = 96
 DEEPEST = 80
-# Bounds of the trees in a message's header, which is limited to 65,536 values and 2 MiB. A character may
-# take six bytes there, and the length of a buffer counts as a value.
+# Bounds of the trees in a message's header, which is limited to 65,536 values and 2 MiB. A character may take
+# six bytes there, and the length of a buffer counts as a value.
 HEADER_VALUES = 24 * 1024
 HEADER_TEXT = 192 * 1024
 # The minimum number of elements for a list of numbers to be packed.
 PACKED = 256
-# Maximum work of showing the values of libraries in one message, of which each array, table and element takes
-# some. The unit of work is the cost of a character.
+# The budget for showing the library values of one message, to which each array, table and element adds. The
+# unit is the cost of a character.
 MAX_SHOWN = 64 * 1024
-# Packed numbers that take as long to read as one value of a tree.
+# The number of packed numbers whose reading costs as much as one value of a tree.
 PACKED_UNIT = 16
 I64 = 1 << 63
-# Where this package runs, for messages about what is not installed.
+# Where this package runs, for messages about packages that are not installed.
 HERE = "the sandbox" if __name__.startswith("sandfork_guest") else "the caller's Python"
-# Control characters, which a terminal would obey, in Python's notation.
+# Control characters, which a terminal would interpret, in Python's notation.
 _SHOWN = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\n\t"}
 _SHOWN[ord("\r")] = "\\r"
 _MODULE_OF = type.__dict__["__module__"].__get__
@@ -51,7 +51,7 @@ _NAME_OF = type.__dict__["__qualname__"].__get__
 
 
 class Opaque:
-    """A placeholder for a value that could not be transferred: `name` of its class, and its `repr`."""
+    """A placeholder for a value that could not be transferred: the `name` of its class, and its `repr`."""
 
     __slots__ = ("name", "repr")
 
@@ -64,7 +64,7 @@ class Opaque:
 
     def __getattr__(self, name: str) -> Any:
         said = f"'Opaque' object has no attribute {name!r}"
-        # A copy that is being made has neither name nor repr yet.
+        # A copy under construction has neither name nor repr yet.
         if name[:2] != "__" and name not in self.__slots__:
             said += f": it stands for a {self.name} that did not cross, {cut(self.repr, MAX_NAME)}"
         raise AttributeError(harmless(said))
@@ -87,7 +87,7 @@ class TooLarge(Exception):
 
 
 def class_path(kind: type) -> tuple[str, str]:
-    """A class's own module and name, which its metaclass cannot override."""
+    """Returns a class's own module and name, which its metaclass cannot override."""
     module, name = _MODULE_OF(kind), _NAME_OF(kind)
     return module if type(module) is str else "", name
 
@@ -107,13 +107,14 @@ def safe_repr(value: object) -> str:
 
 
 def harmless(text: str) -> str:
-    """The text with its control characters in Python's notation, because a terminal would obey them. Newlines
-    and tabs are kept, and CRLF becomes a newline."""
+    """Escapes control characters in Python's notation, because a terminal would interpret them. Keeps
+    newlines and tabs, and converts CRLF to a newline."""
     return text.replace("\r\n", "\n").translate(_SHOWN)
 
 
 def cut(text: str, limit: int) -> str:
-    """Text that fits into a header: truncated, and without lone surrogates, which have no UTF-8."""
+    """Returns text that fits into a header: truncated, and without lone surrogates, which UTF-8 cannot
+    encode."""
     if len(text) > limit:
         text = text[: limit // 2] + " ... " + text[-(limit // 2) :]
     if text.isascii():
@@ -122,10 +123,10 @@ def cut(text: str, limit: int) -> str:
 
 
 def weight(key: Any) -> int:
-    """The maximum work of comparing a key with another one of the same hash."""
+    """Returns the maximum cost of comparing a key with another key of the same hash."""
     kind = type(key)
     if kind is int:
-        # Comparing it with a `Decimal` takes time quadratic in its number of digits.
+        # Comparing an integer with a `Decimal` takes time quadratic in its number of digits.
         bits: int = key.bit_length()
         return 1 + (bits >> 8) ** 2
     if kind is str or kind is bytes:
@@ -139,7 +140,7 @@ def weight(key: Any) -> int:
     return 4 + sum(weight(getattr(key, part)) for part in parts)
 
 
-# Types of keys whose comparison takes longer the larger they are.
+# Key types whose comparison cost grows with their size.
 PARTS = {
     "Fraction": ("numerator", "denominator"),
     "Opaque": ("name", "repr"),
@@ -148,7 +149,7 @@ PARTS = {
 
 
 def is_unicode(text: str) -> bool:
-    """Whether the text can be encoded as UTF-8, which excludes lone surrogates."""
+    """Returns whether the text can be encoded as UTF-8, which excludes lone surrogates."""
     if text.isascii():
         return True
     try:
@@ -159,7 +160,7 @@ def is_unicode(text: str) -> bool:
 
 
 def library(name: str) -> Any:
-    """Imports an optional package to create its values; `None` if it is not available."""
+    """Imports an optional package to create its values. Returns `None` if it is not available."""
     from importlib import import_module
 
     try:

@@ -1,12 +1,12 @@
-"""The columns of polars' frames and Arrow's tables, as verified bytes.
+"""Transfers the columns of polars' frames and Arrow's tables as verified bytes.
 
-They do not cross as Arrow IPC. A reader of IPC trusts its sender: of 600 streams with a few changed
-bytes, pyarrow 26 crashed at 9 unless `validate(full=True)` came before every other use, its metadata can
-announce any size, and polars 2 raises a `BaseException` for a date that no calendar has, from bytes that
-are valid IPC. So a column crosses in Arrow's layout, each part in a buffer of its own in shared memory,
-described by this notation instead of IPC's metadata. This module checks all of it before a library
-sees it: lengths, sizes, booleans, moments, texts and codes. A library then gets bytes that any honest
-sender could have sent. The module needs neither numpy nor the libraries."""
+Columns are not transferred as Arrow IPC. A reader of IPC trusts its sender: of 600 streams with a few changed
+bytes, pyarrow 26 crashed at 9 unless `validate(full=True)` preceded every other use. IPC metadata can
+announce any size, and polars 2 raises a `BaseException` for a date beyond the calendar, in bytes that are
+valid IPC. A column is therefore transferred in Arrow's layout, each part in its own buffer in shared memory,
+described by this notation instead of IPC's metadata. This module verifies everything before a library sees
+it: lengths, sizes, booleans, timestamps, texts and codes. A library then gets bytes that any honest sender
+could have sent. The module needs neither numpy nor the libraries."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from .encode import Encoder
     from .kinds import Tree
 
-# The dtype of the bytes of each type of fixed width.
+# The dtype of the bytes of each fixed-width type.
 FIXED = {"bool": "|b1", "int8": "|i1", "uint8": "|u1", "date": "<i4"}
 FIXED.update({f"{sign}int{size}": f"<{sign or 'i'}{size // 8}" for sign in ("", "u") for size in (16, 32, 64)})
 FIXED.update({f"float{size}": f"<f{size // 8}" for size in (16, 32, 64)})
@@ -34,7 +34,7 @@ DECIMAL = re.compile(r"decimal\[([1-9][0-9]?), (-?[0-9]{1,2})\]")
 TEXTS = ("string", "large_string", "string_view")
 BLOBS = ("binary", "large_binary", "binary_view")
 LISTS = ("list", "large_list")
-# Python's types of the elements of a nested column.
+# The Python types of the elements of a nested column.
 PLAIN = {
     "bool": ("bool",),
     "date": ("date",),
@@ -48,15 +48,16 @@ PLAIN = {
     **{name: ("float",) for name in FIXED if "float" in name},
 }
 PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
-# The years 1 to 9999, which Python's own types have: seconds and days from 1970.
+# The years 1 to 9999, which Python's own types cover: seconds and days since 1970.
 FIRST_SECOND, LAST_SECOND = -62135596800, 253402300799
 FIRST_DAY, LAST_DAY = -719162, 2932896
 LONGEST_SPAN = 86_399_999_913_600
-# Work to read an empty column, and texts and their lengths that take as long to check as one value.
+# The cost of reading an empty column, and the number of texts and lengths whose check costs as much as one
+# value.
 PART = 100
 LENGTHS = 8
 MAX_DIGITS = 80
-# The code of the array module for the bytes of each dtype.
+# The `array` module's type code for the bytes of each dtype.
 ITEMS = {"|b1": "B", "|i1": "b", "|u1": "B", "<i2": "h", "<u2": "H", "<i4": "i"}
 ITEMS.update({"<u4": "I", "<i8": "q", "<u8": "Q", "<f4": "f", "<f8": "d", "<f2": "e"})
 
@@ -65,7 +66,7 @@ SIZES = {"b": 1, "B": 1, "h": 2, "H": 2, "e": 2, "i": 4, "I": 4, "f": 4}
 
 
 class Column:
-    """A verified column: `values` are numbers, texts or codes as bytes, or a list of Python's values."""
+    """A verified column: `values` are numbers, texts or codes as bytes, or a list of Python objects."""
 
     __slots__ = ("categories", "length", "lengths", "mask", "offsets", "ordered", "schema", "values")
 
@@ -75,15 +76,15 @@ class Column:
         self.values = values
         # Bytes that are 1 where an element is missing.
         self.mask = mask
-        # The bytes of each text, or -1 for a missing one.
+        # The length of each text in bytes, or -1 for a missing text.
         self.lengths: Any = None
-        # Where each text begins in `values`, and the end of the last one.
+        # The offset of each text in `values`, followed by the end of the last text.
         self.offsets: Any = None
         self.categories: Any = None
         self.ordered = False
 
     def texts(self, start: int, end: int, errors: str = "strict") -> list[Any]:
-        """Some of the texts, as Python's."""
+        """Returns some of the texts as Python objects."""
         offsets = self.offsets[start : end + 1]
         data = bytes(self.values[offsets[0] : offsets[-1]])
         first = offsets[0]
@@ -128,7 +129,7 @@ def _fixed(decoder: Decoder, tree: Tree, dtype: str) -> Column:
 
 
 def read_mask(decoder: Decoder, tree: Tree, count: int) -> memoryview | None:
-    """Which elements of a column are missing."""
+    """Returns the mask of missing elements, or `None`."""
     if tree.get("mask") is None:
         return None
     mask, masked = arrays.flat(decoder, tree["mask"], "|b1")
@@ -138,13 +139,13 @@ def read_mask(decoder: Decoder, tree: Tree, count: int) -> memoryview | None:
 
 
 def numbers(decoder: Decoder, data: Any, dtype: str) -> list[Any]:
-    """The elements of an array, without numpy."""
+    """Returns the elements of an array, without numpy."""
     code, data = ITEMS.get(dtype, "q"), data.cast("B")
     decoder.spend(len(data) // (SIZES.get(code, 8) * PACKED_UNIT))
     if code != "e":
         found: list[Any] = data.cast(code).tolist()
         return found
-    # A memoryview has no elements of two bytes that are floats.
+    # A memoryview does not support floats of two bytes.
     return [half(number) for number in data.cast("H").tolist()]
 
 
@@ -156,7 +157,7 @@ def half(bits: int) -> float:
 
 
 def bytes_of(timed: Any) -> str:
-    """The dtype of the bytes of moments and spans."""
+    """Returns the dtype of the bytes of timestamps and durations."""
     return {"datetime": f"<M8[{timed[2]}]", "duration": f"<m8[{timed[2]}]"}.get(timed[1], "<i8")
 
 
@@ -223,7 +224,7 @@ def _category(decoder: Decoder, tree: Tree, dtype: str, depth: int) -> Column:
 
 
 def check_schema(schema: Any, depth: int = 0) -> Any:
-    """The type of a nested column: a name, or a list of a kind and its parts."""
+    """Returns the type of a nested column: a name, or a list of a kind and its parts."""
     if type(schema) is str:
         timed = TIMED.fullmatch(schema)
         if schema in PLAIN or DECIMAL.fullmatch(schema) or (timed and timed[2] != "ns"):
@@ -248,10 +249,10 @@ def _check_field(field: Any, depth: int) -> list[Any]:
 
 
 def _check_plain(decoder: Decoder, schema: Any, value: Any) -> None:
-    """Raises `ValueError` unless Python's value is of a column's type."""
+    """Raises `ValueError` unless a Python object is of a column's type."""
     decoder.spend(1)
     if value is None:
-        # A missing array of fixed width takes as much memory as any other.
+        # A missing fixed-width array takes as much memory as any other.
         if type(schema) is list and schema[0] == "array":
             decoder.spend(_width(schema))
         return
@@ -271,7 +272,7 @@ def _check_plain(decoder: Decoder, schema: Any, value: Any) -> None:
 
 
 def _parts(schema: Any, value: Any) -> list[tuple[Any, Any]] | None:
-    """The elements of a nested element, each with its type; `None` if it is not of the type."""
+    """Returns the elements of a nested element, each with its type; `None` if it is not of the type."""
     if schema[0] == "struct":
         names = [name for name, _ in schema[1]]
         if type(value) is dict and list(value) == names:
@@ -282,7 +283,7 @@ def _parts(schema: Any, value: Any) -> list[tuple[Any, Any]] | None:
 
 
 def _is_long(value: Any) -> bool:
-    """Whether a library would take long to write a decimal out."""
+    """Returns whether a library would take long to write a decimal out."""
     _, digits, exponent = value.as_tuple()
     return type(exponent) is not int or len(digits) + abs(exponent) > MAX_DIGITS
 
@@ -292,23 +293,23 @@ def _width(schema: Any) -> int:
 
 
 def zone_name(decoder: Decoder, name: str) -> str:
-    """The time zone if this side knows it. Otherwise UTC, in which the moments are the same."""
+    """Returns the time zone if it is known here, otherwise UTC, in which the timestamps are the same."""
     if name != "UTC" and (standard.ZONE.fullmatch(name) is None or standard.zone_of(decoder, name) is None):
         return "UTC"
     return name
 
 
 def texts_tree(encoder: Encoder, lengths: Any, data: Any) -> Tree:
-    """The tree of the texts of a column."""
+    """Returns the tree of the texts of a column."""
     encoder.count(14)
-    # As its readers, which check the lengths and make the texts.
+    # Like the readers, which check the lengths and create the texts.
     encoder.spend(2 * (memoryview(lengths).nbytes // 4 // LENGTHS))
     pair = [number_tree(encoder, "<i4", lengths), {"type": "bytes", "buffer": encoder.buffer(data)}]
     return {"type": "tuple", "items": pair}
 
 
 def number_tree(encoder: Encoder, dtype: str, data: Any) -> Tree:
-    """The tree of an array, from its bytes."""
+    """Returns the tree of an array, from its bytes."""
     data = memoryview(data).cast("B") if len(data) else b""
     count = len(data) // arrays.item_size(dtype)[1]
     encoder.count(10)
@@ -352,7 +353,7 @@ def listed_tree(encoder: Encoder, schema: Any, values: list[Any], depth: int) ->
 
 
 def check_rows(tree: Tree, columns: Sequence[Column]) -> int:
-    """The number of rows. Raises `ValueError` if a column has another one."""
+    """Returns the number of rows. Raises `ValueError` if a column has another length."""
     index = tree.get("index")
     rows = index.get("stop") if type(index) is dict and index.get("type") == "range-index" else None
     if type(rows) is not int or (columns and {column.length for column in columns} != {rows}):
@@ -361,7 +362,7 @@ def check_rows(tree: Tree, columns: Sequence[Column]) -> int:
 
 
 def read_names(decoder: Decoder, tree: Tree, depth: int) -> list[str]:
-    """The names of the columns, which are texts."""
+    """Returns the names of the columns, which must be texts."""
     index = tree.get("columns")
     data = index.get("data") if type(index) is dict else None
     if type(data) is not list or len(data) != 1 or type(data[0]) is not dict:

@@ -1,6 +1,6 @@
-"""Decodes a tree to its value. The sender may be hostile: each tree is checked before a value is
-created, a buffer is used once, and no code or name of the sender is run or looked up. A malformed
-tree raises `ValueError` and has no other effect."""
+"""Decodes a tree to its value. The sender may be hostile: each tree is checked before a value is created, a
+buffer is used only once, and no code or name from the sender is run or looked up. A malformed tree raises
+`ValueError` and has no other effect."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
     Decode = Callable[["Decoder", Tree, int], Any]
 
 HEX = re.compile(r"-?[0-9a-f]+")
-# Bytes of a JSON text that are scanned at once, and packed numbers that are read at once.
+# Bytes of a JSON text that are scanned at a time, and packed numbers that are read at a time.
 JSON_PART = 1 << 20
 PACKED_PART = 1 << 16
-# Seconds of processor time for the hash tables of one message: keys can be made to collide in a
-# table without equal hashes. It is ten times the time of ordinary keys.
+# CPU seconds for the hash tables of one message: keys can be made to collide in a table without equal hashes.
+# This is ten times the time of ordinary keys.
 TABLE_SECONDS = 1.0
 KEY_SECONDS = 2e-6
 # Maximum bits of the bounds of a range.
@@ -49,7 +49,7 @@ FEW_KEYS = 1024
 
 
 class Decoder:
-    """Decodes the values of one message, which share its buffers and a budget of work."""
+    """Decodes the values of one message, which share its buffers and a work budget."""
 
     def __init__(self, buffers: Sequence[memoryview], work: int = MAX_VALUES) -> None:
         self._buffers = buffers
@@ -57,23 +57,23 @@ class Decoder:
         self._used: set[int] = set()
         self._in_json = False
         self.work = work
-        """The remaining budget of work."""
+        """The remaining work budget."""
         self._json_bytes = 0
         self._table_seconds = 0.0
         self.zones: dict[str, Any] = {}
-        """Time zones by name; `None` for one that this side does not know."""
+        """Time zones by name; `None` for a name that is not known here."""
         self.has_long_int = False
         """Whether Python refuses to convert one of the integers to decimal."""
         self.text_bytes = 0
-        """The bytes of the buffers that were read and whose length has no bound where they are shown."""
+        """The total size of buffers whose contents are shown without a length limit."""
         self.shown = 0
-        """The work of a `repr()` of the values of libraries."""
+        """The cost of a `repr()` of the library values."""
 
     def decode(self, tree: Tree) -> Any:
         try:
             return self.value(tree, 1)
         except Exception as error:
-            # From a library, from an unhashable key, or from a number that is too large.
+            # From a library, an unhashable key, or a number that is too large.
             said = str(error)
             if not isinstance(error, ValueError):
                 said = f"a value cannot be made: {type(error).__name__}: {said}"
@@ -81,7 +81,7 @@ class Decoder:
             raise ValueError(cut(said, MAX_NAME)) from error
 
     def spend(self, work: int) -> None:
-        """Takes work out of the message's budget that exceeds the size of its part of the tree."""
+        """Charges the message's budget for work beyond the size of the current part of the tree."""
         self.work -= work
         if self.work < 0:
             raise ValueError("a message takes too much work to read")
@@ -107,14 +107,14 @@ class Decoder:
         return decoder(self, tree, depth)
 
     def field(self, tree: Tree, name: str, kind: type[T]) -> T:
-        """A member that is plain JSON of type `kind`."""
+        """Returns a member that must be plain JSON of type `kind`."""
         value = tree.get(name)
         if type(value) is not kind:
             raise ValueError(f"`{name}` of a value of type `{tree['type']}` is no {kind.__name__}")
         return value
 
     def inner(self, tree: Tree, name: str, kind: type[T], depth: int) -> T:
-        """A member that is an encoded value of type `kind`."""
+        """Returns a member that must be an encoded value of type `kind`."""
         value = self.value(tree.get(name), depth + 1)
         if type(value) is not kind:
             raise ValueError(f"`{name}` of a value of type `{tree['type']}` is no {kind.__name__}")
@@ -128,7 +128,7 @@ class Decoder:
         return self._buffers[index]
 
     def text(self, tree: Tree) -> memoryview:
-        """A buffer that counts in `text_bytes`."""
+        """Returns a buffer that counts towards `text_bytes`."""
         data = self.buffer(tree)
         self.text_bytes += data.nbytes
         return data
@@ -157,8 +157,8 @@ class Decoder:
             self._in_json = False
 
     def table(self, tree: Tree, table: Any, members: list[Any], keys: Sequence[object]) -> Any:
-        """A set of these members, or a dict of these pairs. Keys that only their sender can tell apart, such as
-        members of two enums, make it a placeholder: none of them may be lost."""
+        """Fills a set with these members, or a dict with these pairs. If keys are distinct only for their
+        sender, such as members of two enums, returns a placeholder, because no entry may be lost."""
         self.check_keys(keys)
         self.fill(table, members)
         if len(table) == len(members):
@@ -170,7 +170,7 @@ class Decoder:
         )
 
     def check_keys(self, keys: Sequence[object]) -> None:
-        """Takes the maximum work of comparing keys with equal hashes out of the budget."""
+        """Charges the budget for the maximum cost of comparing keys with equal hashes."""
         hashes = sorted(map(hash, keys))
         if not any(map(eq, hashes, hashes[1:])):
             return
@@ -201,8 +201,8 @@ class Decoder:
 
 
 def check_json(text: bytes, most: int = MAX_VALUES) -> int:
-    """The approximate number of values in a text, which bounds the memory and time of reading it. Scans
-    each byte once. Raises `ValueError` for a text with more than `most` values."""
+    """Returns the approximate number of values in a text, which bounds the memory and time of reading it.
+    Scans each byte once. Raises `ValueError` for a text with more than `most` values."""
     if len(text) > MAX_JSON:
         raise ValueError(f"a JSON text of {len(text)} bytes is over the limit of {MAX_JSON}")
     text = text.replace(b"\\\\", b"").replace(b'\\"', b"")
@@ -314,7 +314,7 @@ def _packed(decoder: Decoder, tree: Tree, depth: int) -> list[Any]:
     numbers.frombytes(data)
     if sys.byteorder == "big":
         numbers.byteswap()
-    # In parts, between which other threads run.
+    # In parts, so that other threads can run in between.
     found: list[Any] = []
     for start in range(0, len(numbers), PACKED_PART):
         found += numbers[start : start + PACKED_PART]

@@ -1,5 +1,5 @@
-"""Encodes a value as a tree. No value raises an exception: a value or part that cannot be
-transferred becomes its `repr`."""
+"""Encodes a value as a tree. Encoding never raises: a value or part that cannot be transferred is replaced by
+its `repr`."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ class Encoder:
 
     def __init__(self, max_bytes: int = I64) -> None:
         self.buffers: list[Buffer] = []
-        # Where the last of them ends, in the layout of a blob, and the maximum.
+        # The end of the last buffer in the layout of a blob, and its maximum.
         self._end = 0
         self._max_bytes = max_bytes
         self._values = 0
-        # So many values rarely fit into these bytes of JSON. Finding that out takes a second for each million.
+        # More values rarely fit into `max_bytes` of JSON. Finding that out takes a second for each million.
         self._max_values = min(MAX_VALUES, max_bytes // 4)
         self._text = 0
         # The reader's work besides the header, and the JSON part of it.
@@ -53,7 +53,8 @@ class Encoder:
         # The ids of the containers around the current value.
         self._around: set[int] = set()
         self.is_exact = True
-        """Whether what is decoded has the `repr()` of what was encoded. Also of what is too much for a header."""
+        """Whether the decoded value has the `repr()` of the original. Includes values that are too large for
+        a header."""
 
     def encode(self, value: object) -> Tree:
         before = self._values, self._text
@@ -79,12 +80,12 @@ class Encoder:
         self._around.clear()
         name, encoder = class_name(value), encoder_of(type(value))
         if is_of_library(encoder) and why == "too large to cross":
-            # These show the start and the end of what they hold. Python's own would show all of it.
+            # Library values abbreviate their `repr()`. Python's own containers would show everything.
             return self.opaque(Opaque(name, f"{safe_repr(value)}\n<not passed as a value: {why}>"))
         return {"type": "opaque", "name": name, "repr": f"<{name}, {why}>"}
 
     def tree(self, value: Any, depth: int, key: bool) -> Tree:
-        """The tree of a part. With `key` the decoded part must be hashable."""
+        """Returns the tree of a part. With `key` the decoded part must be hashable."""
         self.count(1)
         kind = type(value)
         if kind is int:
@@ -121,7 +122,7 @@ class Encoder:
             shown = Opaque(class_name(value), f"{safe_repr(value)}\n<not passed as a value: {error}>")
             return self.opaque(shown)
         except BaseException:
-            # Code of the value's class may raise anything, and a library may refuse the value.
+            # Code of the value's class may raise anything, and a library may reject the value.
             self._drop(*before)
             return self.opaque(value)
         if type(tree) is dict:
@@ -129,13 +130,13 @@ class Encoder:
         return tree
 
     def count(self, values: int) -> None:
-        """Counts the approximate number of JSON values."""
+        """Counts JSON values, approximately."""
         self._values += values
         if self._values > self._max_values:
             raise TooLarge
 
     def spend(self, work: int) -> None:
-        """Counts work of the reader as the decoder does."""
+        """Counts the reader's work, like the decoder."""
         self._work += work
         if self._work > MAX_VALUES:
             raise TooLarge
@@ -157,14 +158,15 @@ class Encoder:
         return len(self.buffers) - 1
 
     def room_for(self, length: int) -> int:
-        """Where another buffer of so many bytes ends, if there is room for it. To call before its bytes are copied."""
+        """Returns the end of a further buffer of this length, or raises `TooLarge`. Must be called before its
+        bytes are copied."""
         end = self._end + -self._end % ALIGNMENT + length
         if len(self.buffers) >= MAX_BUFFERS or end > self._max_bytes:
             raise TooLarge
         return end
 
     def _drop(self, count: int, end: int) -> None:
-        """Drops the buffers after so many, which end there."""
+        """Drops all buffers but the first `count`, which end at `end`."""
         del self.buffers[count:]
         self._end = end
 

@@ -1,5 +1,5 @@
-"""Decodes frames and series of every library: into the library's own where it is installed, and
-otherwise into a `Table`."""
+"""Decodes frames and series of every library: into the library's own type if it is installed, and otherwise
+into a `Table`."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
     from .decode import Decode, Decoder
     from .kinds import Tree
 
-# Work of showing an empty table, a cell, and as many characters of padding as take one unit.
+# The cost of showing an empty table and a cell, and the number of padding characters that cost one unit.
 TABLE, CELL, PADDING = 1024, 8, 256
-# Cells that take longer than a number, though no text of theirs crosses.
+# Cells that cost more than a number, although they are not transferred as text.
 TIME_CELL, INTERVAL_CELL = 24, 64
-# The rows and columns of a table that are shown, with the libraries' own settings.
+# The rows and columns of a table that are shown, with the libraries' default settings.
 ROWS, COLUMNS = 60, 20
 # Settings of polars that show more.
 POLARS = tuple(f"POLARS_FMT_{name}" for name in ("MAX_ROWS", "MAX_COLS", "STR_LEN", "TABLE_CELL_LIST_LEN"))
-# The package that makes the values of each `of`.
+# The package that creates the values of each `of`.
 PANDAS = ("pandas", "pandas-index", "pandas-array")
 PACKAGES = {**dict.fromkeys(PANDAS, "pandas"), "polars": "polars", "arrow": "pyarrow"}
 
@@ -46,7 +46,8 @@ def _read(decoder: Decoder, tree: Tree, depth: int, make: Any) -> Any:
 
 
 def _work_of_showing(tree: Tree, value: Any, in_buffers: int) -> int:
-    """The work of a table's `repr()`: of the cells that it shows, and of padding all to the longest one."""
+    """Returns the cost of a table's `repr()`: of the cells that it shows, and of padding all to the longest
+    one."""
     package, unbounded = type(value).__module__.partition(".")[0], float("inf")
     most_rows, most_columns = float(ROWS), float(COLUMNS)
     if package == "pandas":
@@ -57,7 +58,7 @@ def _work_of_showing(tree: Tree, value: Any, in_buffers: int) -> int:
     elif package == "polars" and any(map(os.environ.get, POLARS)):
         most_rows = most_columns = unbounded
     elif package == "pyarrow" or (package == "polars" and tree["type"] == "dataframe"):
-        # These cut the texts of cells.
+        # These libraries truncate the texts of cells.
         in_buffers = 0
     rows = int(min(len(value), most_rows))
     parts = tree["data"] if type(tree.get("data")) is list else [tree.get("data")]
@@ -66,11 +67,11 @@ def _work_of_showing(tree: Tree, value: Any, in_buffers: int) -> int:
     # Each row and each column that is shown has a label of every level.
     work = TABLE + rows * (sum(cells) + sum(map(_cell, beside))) + len(cells) * sum(map(_cell, above))
     labels = [*above, *beside]
-    # The names of fields are a part of a column's dtype.
+    # The names of fields are part of a column's dtype.
     work += _length([_of_categories(part).get("schema") for part in (*parts, *labels)])
     widths = [_width(part) for part in (*parts, *labels)]
     names = _length([tree.get("columns"), tree.get("name"), tree["index"].get("names")])
-    # With the line of the labels.
+    # Includes the line of the labels.
     lines = rows + 1
     for total, longest in (*widths, (names, names), (in_buffers, in_buffers)):
         work += int(min(total, lines * longest)) + lines * longest // PADDING
@@ -83,14 +84,14 @@ def _labels(index: Any) -> list[Any]:
 
 
 def _of_categories(column: Any) -> Tree:
-    """The column of what a column's codes stand for, and any other column itself."""
+    """Returns the categories of a categorical column, and any other column unchanged."""
     while type(column) is dict and column.get("categories") is not None:
         column = column["categories"]
     return column if type(column) is dict else {}
 
 
 def _cell(column: Any) -> int:
-    """The work of showing a cell of a column besides its text."""
+    """Returns the cost of showing a cell of a column besides its text."""
     shown = _of_categories(column)
     dtype, values = shown.get("dtype"), shown.get("values")
     kind = values.get("dtype") if type(values) is dict else None
@@ -101,7 +102,7 @@ def _cell(column: Any) -> int:
 
 
 def _width(column: Any) -> tuple[float, int]:
-    """The characters of a column's cells, and of its longest one. Numbers count as cells alone."""
+    """Returns the characters of a column's cells, and of its longest cell. Numbers count as cells only."""
     if type(column) is not dict:
         return 0, 0
     if column.get("categories") is not None:
@@ -117,7 +118,7 @@ def _width(column: Any) -> tuple[float, int]:
 
 
 def _length(tree: Tree) -> int:
-    """The approximate characters of a tree, or more than `MAX_SHOWN`."""
+    """Returns the approximate number of characters of a tree, or more than `MAX_SHOWN`."""
     length, waiting = 0, [tree]
     while waiting and length <= MAX_SHOWN:
         part = waiting.pop()
@@ -145,12 +146,12 @@ def _value(decoder: Decoder, tree: Tree, depth: int, make: Any) -> Any:
     except (Exception, KeyboardInterrupt, SystemExit):
         raise
     except BaseException as error:
-        # What polars raises for a failure in its own code, which must not end the caller.
+        # polars raises this for a panic in its own code, which must not end the caller.
         raise ValueError(f"{package} refused a table: {type(error).__name__}: {error}") from None
 
 
 def _needs_arrow(tree: Tree) -> bool:
-    """Whether a column or a label of a frame of pandas is of Arrow."""
+    """Returns whether a column or label of a pandas frame is Arrow-backed."""
     parts = tree["data"] if type(tree.get("data")) is list else [tree.get("data")]
     labels = [part for name in ("columns", "index") for part in _labels(tree.get(name))]
     return any(map(pandas_columns.needs_arrow, (*parts, *labels)))

@@ -1,7 +1,7 @@
-"""The types that can be transferred, and the encoding of each.
+"""Defines the types that can be transferred, and the encoding of each.
 
-Types that are not builtin are looked up by name in the loaded modules. Encoding imports nothing: a
-value exists only if the module of its class is loaded."""
+Types that are not builtin are looked up by name in the loaded modules. Encoding imports nothing: a value
+exists only if the module of its class is loaded."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     Encode = Callable[[Encoder, Any, int, bool], Tree]
 
 
-# A subclass of a builtin type is transferred as its base. The base's methods are called, so that no
-# code of the subclass runs.
+# A subclass of a builtin type is transferred as its base. The base's methods are called, so that no code of
+# the subclass runs.
 
 
 def _int(encoder: Encoder, value: int, depth: int, key: bool) -> Tree:
@@ -149,7 +149,7 @@ def _opaque(encoder: Encoder, value: Opaque, depth: int, key: bool) -> Tree:
     return encoder.opaque(value)
 
 
-# Types that a class is declared to be: an enum, a dataclass or a named tuple.
+# Types by declaration of the class: an enum, a dataclass or a named tuple.
 
 
 def _enum(encoder: Encoder, value: Any, depth: int, key: bool) -> Tree:
@@ -185,7 +185,7 @@ def _record(
     return {"type": kind, "name": class_name(value).rpartition(".")[2], "fields": fields}
 
 
-# What `keys()`, `values()` and `items()` of a `dict` return.
+# The types of `keys()`, `values()` and `items()` of a `dict`.
 VIEWS: tuple[type, ...] = (type({}.keys()), type({}.values()), type({}.items()))
 BUILTIN: dict[type, Encode] = {
     int: _int,
@@ -221,7 +221,7 @@ NAMED: dict[str, Encode] = {
 UNHASHABLE |= {*polars_frames.ENCODERS.values(), *arrow_tables.UNHASHABLE}
 
 
-# Those of numpy, pandas, Pillow and the like.
+# The modules with the encoders of numpy, pandas, Pillow and similar libraries.
 LIBRARIES = {module.__name__ for module in (arrays, tables, polars_frames, arrow_tables)}
 
 
@@ -230,7 +230,7 @@ def is_of_library(encoder: Encode | None) -> bool:
 
 
 def is_exact(kind: type) -> bool:
-    """Whether the decoded value of a type that is transferred is of that type and has the same `repr()`."""
+    """Returns whether the decoded value of a transferable type is of that type and has the same `repr()`."""
     if kind in BUILTIN:
         return kind is not memoryview and kind not in VIEWS
     return ".".join(class_path(kind)) in standard.ENCODERS

@@ -1,5 +1,5 @@
-"""The columns of pandas' frames and labels, with the dtype of each. tables.py makes frames, series and
-indexes of them."""
+"""Encodes and decodes the columns of pandas' frames and labels, with the dtype of each. tables.py assembles
+them into frames, series and indexes."""
 
 from __future__ import annotations
 
@@ -23,32 +23,32 @@ MASKED = {
     f"{sign}{size}": f"{sign}{size}".lower() for sign in ("Int", "UInt") for size in (8, 16, 32, 64)
 }
 MASKED.update(Float32="float32", Float64="float64", boolean="bool")
-# Texts whose missing elements are `NA`, and `nan`.
+# String dtypes whose missing elements are `NA` and `nan`.
 STRINGS = ("string", "str")
 STORED = re.compile(r"(string|str)(\[pyarrow\])?")
 ZONED = re.compile(r"datetime64\[(?:s|ms|us|ns), ([A-Za-z0-9_+\-/:]{1,64})\]")
 PERIOD = re.compile(r"period\[([0-9]{0,3}[A-Za-z]{1,4}(?:-[A-Z]{3})?)\]")
-# With the type in Arrow's layout, which columns.py has.
+# With the type in Arrow's layout, which columns.py defines.
 ARROW = re.compile(r"arrow\[(.+)\]")
 # With the type of both ends.
 INTERVAL = re.compile(
     r"interval\[(u?int64|float64|(?:datetime|timedelta)64\[(?:s|ms|us|ns)(?:, [A-Za-z0-9_+\-/:]{1,64})?\]), "
     r"(left|right|both|neither)\]"
 )
-# The types of what a sparse column leaves out, by the kind of its elements.
+# The types of a sparse column's fill value, by the kind of its elements.
 FILLED = {"b": (bool,), "i": (int,), "u": (int,), "f": (float,)}
-# Elements of a sparse column that take as long to read as one value of a tree. Each that is not left out also
-# takes four bytes for its place, and more while the column is made.
+# The number of sparse elements whose reading costs as much as one value of a tree. Each stored element also
+# takes four bytes for its index, and more while the column is created.
 SPARSE = 4
-# Slots of pandas' hash tables that take as long to visit as one value of a tree. Except for text, a sender
-# can predict the hashes.
+# The number of slots of pandas' hash tables whose visit costs as much as one value of a tree. A sender can
+# predict all hashes except those of text.
 PLACES = 128
-# Pairs of ends that collide in a set of Python's, and take as long to compare.
+# The number of colliding pairs of interval ends in a Python set whose comparison costs as much as one value.
 PAIRS = 8
 
 
 def column_tree(encoder: Encoder, column: Any, depth: int, whose: str) -> Tree:
-    """The tree of a series or an index, of which an error says whose it is."""
+    """Returns the tree of a series or an index. `whose` names it in errors."""
     encoder.count(10)
     dtype, name = column.dtype, str(column.dtype)
     pandas, numpy = sys.modules["pandas"], sys.modules["numpy"]
@@ -87,15 +87,15 @@ def column_tree(encoder: Encoder, column: Any, depth: int, whose: str) -> Tree:
         moments = column.array.tz_convert(None).to_numpy()
         return {"dtype": name, "values": arrays.array_tree(encoder, moments)}
     if isinstance(dtype, pandas.SparseDtype) and has_own_fill(dtype):
-        # All elements: the length of a column is not the sender's word.
+        # Transfer all elements, so that the length of a column does not depend on the sender's claim.
         encoder.spend(len(column) // SPARSE)
         full = arrays.array_tree(encoder, numpy.asarray(column.array, dtype.subtype))
         fill = encoder.tree(numpy.asarray(dtype.fill_value, dtype.subtype).item(), depth + 2, False)
         return {"dtype": "sparse", "values": full, "schema": fill}
     if isinstance(dtype, numpy.dtype) and dtype.kind in "biufcmM" and dtype.char not in "gG":
         return {"dtype": name, "values": arrays.array_tree(encoder, column.to_numpy())}
-    # Moments of a zone without a name are the same as objects. Others would be placeholders, or of another
-    # type.
+    # Timestamps in a zone without a name are the same as objects. Elements of other types would become
+    # placeholders, or change their type.
     if dtype != object and not isinstance(dtype, pandas.DatetimeTZDtype):
         remedy = "convert it first, for example with astype(str)"
         raise NotSupported(f"{whose} is of type {name}, which does not cross: {remedy}")
@@ -104,7 +104,7 @@ def column_tree(encoder: Encoder, column: Any, depth: int, whose: str) -> Tree:
 
 
 def spend_hashing(decoder: Decoder, labels: Any) -> None:
-    """Spends the work of pandas' hash table for labels that all collide."""
+    """Charges the budget for pandas' hash table of labels that all collide."""
     if isinstance(labels, library("pandas").IntervalIndex):
         decoder.spend(len(labels) ** 2 // PAIRS)
     elif labels.nlevels == 1 and (labels.dtype == object or str(labels.dtype) in STRINGS):
@@ -115,12 +115,12 @@ def spend_hashing(decoder: Decoder, labels: Any) -> None:
 
 
 def as_it_is(data: Any) -> dict[str, Any]:
-    """Options that keep pandas from inferring a type for objects."""
+    """Returns options that keep pandas from inferring a type for objects."""
     return {"dtype": object} if getattr(data, "dtype", None) == object else {}
 
 
 def read_column(decoder: Decoder, tree: Tree, depth: int) -> Any:
-    """A one-dimensional array of numpy or pandas."""
+    """Returns a one-dimensional array of numpy or pandas."""
     decoder.spend(PART)
     numpy, pandas = library("numpy"), library("pandas")
     if type(tree) is not dict:
@@ -144,7 +144,7 @@ def read_column(decoder: Decoder, tree: Tree, depth: int) -> Any:
     if interval is not None:
         left, right = (read_column(decoder, end, depth + 1) for end in ends_of(tree, interval[1]))
         if any(str(end.dtype).partition("[")[0] != interval[1].partition("[")[0] for end in (left, right)):
-            # pandas would make eight bytes of each smaller number.
+            # pandas would widen each smaller number to eight bytes.
             raise ValueError("intervals have ends of another type")
         return pandas.arrays.IntervalArray.from_arrays(left, right, closed=interval[2])
     data = read_array(decoder, tree, "values", depth)
@@ -162,7 +162,7 @@ def read_column(decoder: Decoder, tree: Tree, depth: int) -> Any:
     if name == "category":
         labels = read_column(decoder, tree.get("categories"), depth + 1)
         categories = pandas.Index(labels, **as_it_is(labels))
-        # Once pandas knows that labels are increasing, it needs no hash table to see that they are unique.
+        # If pandas knows that labels are increasing, it needs no hash table to check that they are unique.
         if not _is_in_order(categories):
             spend_hashing(decoder, categories)
         ordered = tree.get("ordered") is True
@@ -182,14 +182,14 @@ def read_column(decoder: Decoder, tree: Tree, depth: int) -> Any:
 
 
 def numbers_of(labels: Any) -> Any:
-    """The numbers of moments and periods; other labels as they are."""
+    """Returns the integers of timestamps and periods; other labels unchanged."""
     # Before pandas 2 every index has the attribute.
     found = getattr(labels, "asi8", None)
     return labels if found is None else found
 
 
 def _is_in_order(labels: Any) -> bool:
-    """Whether the labels are strictly increasing. The check makes pandas cache the answer."""
+    """Returns whether the labels are strictly increasing. The check makes pandas cache the answer."""
     pandas = library("pandas")
     if isinstance(labels, pandas.IntervalIndex):
         return _is_in_order(labels.left)
@@ -203,11 +203,11 @@ def _is_in_order(labels: Any) -> bool:
 
 
 def read_zone(decoder: Decoder, pandas: Any, name: str) -> Any:
-    """The time zone as an object. Given the name, pandas would open any file that the name points
+    """Returns the time zone as an object. If given the name, pandas would open any file that the name points
     to."""
     zone: Any = None if name == "UTC" else standard.zone_of(decoder, name)
     if zone is None:
-        # If this side does not know the zone, the moments are still the same.
+        # If the zone is not known here, the timestamps are still the same.
         return library("datetime").timezone.utc
     if getattr(zone, "key", None) == name and pandas.__version__.startswith("2."):
         pytz = library("pytz")
@@ -216,27 +216,28 @@ def read_zone(decoder: Decoder, pandas: Any, name: str) -> Any:
 
 
 def _missing(numpy: Any, pandas: Any, value: Any) -> Any:
-    """The value that pandas uses for a missing object."""
+    """Returns the value that pandas uses for a missing object."""
     if isinstance(value, (numpy.datetime64, numpy.timedelta64)) and numpy.isnat(value):
         return pandas.NaT
     return value
 
 
 def has_own_fill(dtype: Any) -> bool:
-    """Whether what a sparse column leaves out is of the type of its elements, and not NaN among integers."""
+    """Returns whether a sparse column's fill value is of the type of its elements, and not NaN among
+    integers."""
     kind = dtype.subtype.kind
     return kind == "f" or (kind in FILLED and dtype.fill_value == dtype.fill_value)
 
 
 def of_arrow(tree: Tree) -> Tree:
-    """Returns the column in Arrow's layout of an Arrow-backed column of pandas. Returns any other column unchanged."""
+    """Returns an Arrow-backed column of pandas in Arrow's layout, and any other column unchanged."""
     name = tree.get("dtype")
     found = ARROW.fullmatch(name) if type(name) is str else None
     return tree if found is None else {**tree, "dtype": found[1]}
 
 
 def needs_arrow(column: Any) -> bool:
-    """Whether a column, or what its codes stand for, is of Arrow."""
+    """Returns whether a column, or its categories, are Arrow-backed."""
     while type(column) is dict:
         if of_arrow(column) is not column:
             return True
@@ -245,7 +246,7 @@ def needs_arrow(column: Any) -> bool:
 
 
 def ends_of(tree: Tree, dtype: str) -> list[Tree]:
-    """The columns of the left and the right ends of intervals."""
+    """Returns the columns of the left and right ends of intervals."""
     pair = tree.get("values")
     items = pair.get("items") if type(pair) is dict else None
     if type(items) is not list or len(items) != 2:
@@ -261,14 +262,14 @@ def _texts(pandas: Any, kind: str, in_arrow: str | None, values: list[Any]) -> A
     try:
         return pandas.array(values, dtype=pandas.StringDtype(storage, na_value=numpy.nan))
     except TypeError:
-        # Before pandas 2.3 such texts are objects.
+        # Before pandas 2.3 these texts are objects.
         return numpy.array([numpy.nan if value is None else value for value in values], object)
 
 
 def read_array(decoder: Decoder, tree: Tree, name: str, depth: int) -> Any:
     shown = decoder.shown
     array = decoder.value(tree.get(name), depth + 1)
-    # The table that it is a part of counts the work of showing it.
+    # The cost of showing it is counted by the table that contains it.
     decoder.shown = shown
     if getattr(array, "ndim", None) != 1:
         raise ValueError("the column of a table is no array of one dimension")

@@ -1,5 +1,5 @@
-"""Encodes polars' frames and series, and makes them from verified columns. columns.py has the form in
-which they cross. Encoding imports nothing."""
+"""Encodes polars' frames and series, and creates them from verified columns. columns.py defines the format in
+which they are transferred. Encoding imports nothing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .encode import Encoder
     from .kinds import Encode, Tree
 
-# Texts that are made at a time, so that they do not all exist twice.
+# Texts to create at a time, so that they do not all exist twice.
 CHUNK = 1 << 16
 # The names of polars' types.
 POLARS = {"bool": "Boolean", "string": "String", "binary": "Binary", "date": "Date", "null": "Null"}
@@ -100,7 +100,7 @@ def _column(encoder: Encoder, series: Any, depth: int) -> Tree:
 
 
 def _bytes(series: Any, code: str) -> Any:
-    """The bytes of a series of numbers without missing elements."""
+    """Returns the bytes of a numeric series without missing elements."""
     try:
         return series.to_numpy().data
     except ImportError:

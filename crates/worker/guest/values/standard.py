@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     from .encode import Encoder
     from .kinds import Encode, Tree
 
-# Maximum decimal digits of a number. Python's own bound is 4,300; without it, parsing takes time
-# quadratic in the number of digits.
+# Maximum decimal digits of a number. Python's own bound is 4,300; without it, parsing takes time quadratic in
+# the number of digits.
 MAX_DECIMAL = 4300
 # The name of a file in the time zone database. It cannot leave the database's directory.
 ZONE = re.compile(r"[A-Za-z][A-Za-z0-9_+-]{0,31}(/[A-Za-z][A-Za-z0-9_+-]{0,31}){0,2}")
 OFFSET = re.compile(r"(?:UTC)?([+-])([0-9]{2}):([0-5][0-9])(?::([0-5][0-9]))?")
-# Characters of a path that take as long to read as one value of a tree.
+# The number of characters of a path whose reading costs as much as one value of a tree.
 PATH = 64
-# Work to search all places for a zone's file.
+# The cost of searching all directories for a zone's file.
 ZONE_WORK = 1000
 FRACTION = re.compile(r"(-?[0-9]{1,4300})/([0-9]{1,4300})")
 UUID = re.compile(r"[0-9a-f]{32}")
@@ -111,11 +111,11 @@ ENCODERS: dict[str, Encode] = {
 
 
 def encoder_of(kind: type) -> Encode | None:
-    """The encoder of paths, whose classes differ between Python versions, and of subclasses."""
+    """Returns the encoder of paths, whose classes differ between Python versions, and of subclasses."""
     pathlib = sys.modules.get("pathlib")
     if pathlib is not None and issubclass(kind, pathlib.PurePath):
         return _path
-    # Checked first, because `datetime` is a subclass of `date`.
+    # `datetime` is checked first, because it is a subclass of `date`.
     for name in ("datetime.datetime", "datetime.date", "decimal.Decimal", "fractions.Fraction"):
         module, _, base = name.partition(".")
         known = getattr(sys.modules.get(module), base, None)
@@ -165,14 +165,14 @@ def _read_datetime(decoder: Decoder, tree: Tree, depth: int) -> Any:
     if "zone" not in tree:
         return value
     zone = zone_of(decoder, _matching(ZONE, decoder.field(tree, "zone", str)))
-    # If this side does not know the zone, the offset determines the moment.
+    # If the zone is not known here, the offset still determines the point in time.
     return value if zone is None else value.replace(tzinfo=zone)
 
 
 def zone_of(decoder: Decoder, name: str) -> Any:
-    """A time zone of the database, or a fixed offset; `None` for an unknown name."""
+    """Returns a time zone of the database, or a fixed offset; `None` for an unknown name."""
     if name not in decoder.zones:
-        # The result is cached: an unknown name is searched for in all places.
+        # The result is cached, because an unknown name is searched for in all directories.
         decoder.zones[name] = _zone(decoder, name)
     return decoder.zones[name]
 
@@ -217,7 +217,7 @@ def _read_path(decoder: Decoder, tree: Tree, depth: int) -> Any:
 
     text = decoder.inner(tree, "text", str, depth)
     if len(text) > MAX_TEXT:
-        # A part of a path takes more memory than its encoded characters.
+        # A component of a path takes more memory than its encoded characters.
         raise ValueError("a path is longer than any system takes")
     decoder.spend(len(text) // PATH)
     return PurePosixPath(text)

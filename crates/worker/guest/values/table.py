@@ -1,5 +1,5 @@
-"""A frame or series of a package that this side does not have, as a table that prints and iterates.
-Elements are made when they are asked for, so that a table takes no more memory than its message."""
+"""Represents a frame or series of a package that is not installed here as a table that prints and iterates.
+Elements are created on access, so a table takes no more memory than its message."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
     from .encode import Encoder
     from .kinds import Tree
 
-# Rows and characters of a cell that `repr` shows, and columns.
+# The rows, characters of a cell, and columns that `repr` shows.
 SHOWN, WIDTH, ACROSS = 20, 40, 20
 NAT = -I64
 UNITS = {"D": 86400, "h": 3600, "m": 60, "s": 1, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 
 
 class Table:
-    """A frame of a package that is not installed here. Iterating gives the rows as dicts, `len` their
-    number, `table[name]` a column as a list, and `columns` the names. A second column `a` is `a_2`.
-    `missing` says which package would make it the frame that it was. Row labels, if there are any besides
+    """A frame of a package that is not installed here. Iterating yields the rows as dicts, `len` is their
+    number, `table[name]` is a column as a list, and `columns` are the names. A second column `a` is named
+    `a_2`. `missing` names the package that would decode the original frame. Row labels, unless they are plain
     numbers, are the first columns."""
 
     __slots__ = ("_columns", "_rows", "columns", "missing")
@@ -50,13 +50,13 @@ class Table:
 
     def __getattr__(self, name: str) -> Any:
         said = f"'Table' object has no attribute {name!r}"
-        # A copy that is being made has nothing yet.
+        # A copy under construction has no attributes yet.
         if name[:2] != "__" and name not in self.__slots__:
             said += f" ({self.missing})"
         raise AttributeError(said)
 
     def to_dict(self) -> dict[str, list[Any]]:
-        """The columns as lists, by name."""
+        """Returns the columns as lists, by name."""
         return {name: list(data) for name, data in zip(self.columns, self._columns)}
 
     def __eq__(self, other: object) -> bool:
@@ -67,7 +67,7 @@ class Table:
     __hash__ = None  # type: ignore[assignment]
 
     def _shown(self) -> tuple[list[str], list[list[str] | None]]:
-        """The names and the first and last rows as texts, `None` between both."""
+        """Returns the names, and the first and last rows as texts with `None` in between."""
         names = [cell_text(name) for name in self.columns[:ACROSS]]
         head = self._rows if self._rows <= SHOWN else SHOWN // 2
         places: list[int | None] = [*range(head)]
@@ -107,7 +107,7 @@ def cell_text(value: Any) -> str:
 
 
 def table_tree(encoder: Encoder, value: Any, depth: int, key: bool) -> Tree:
-    """The tree of a `Table`, which is one again on the other side."""
+    """Returns the tree of a `Table`, which is decoded to a `Table` again."""
     data = [
         {"dtype": "object", "values": encoder.items(column, depth + 4, False)} for column in value._columns
     ]
@@ -115,7 +115,7 @@ def table_tree(encoder: Encoder, value: Any, depth: int, key: bool) -> Tree:
 
 
 class Cells:
-    """The numbers of an array, each as Python's when it is asked for."""
+    """The numbers of an array, each converted to a Python object on access."""
 
     def __init__(self, data: Any, mask: Any, convert: Any) -> None:
         self.data, self.mask, self.convert = data, mask, convert
@@ -157,7 +157,7 @@ class Intervals(Cells):
 
 
 class Texts(Cells):
-    """Texts and bytes of a verified column. What is no UTF-8 is replaced."""
+    """Texts and bytes of a verified column. Invalid UTF-8 is replaced."""
 
     def __getitem__(self, place: int) -> Any:
         found: Any = self.data.texts(place, place + 1, "replace")[0]
@@ -180,10 +180,10 @@ def read_table(decoder: Decoder, tree: Tree, depth: int, package: str | None) ->
     index = decoder.field(tree, "index", dict)
     levels, rows = _levels(decoder, index, depth + 1)
     if tree.get("of") == "pandas-index":
-        # Its labels are all that it has.
+        # An index consists of its labels only.
         names, data = ([], []) if levels else (["index"], [range(rows)])
     if rows > MAX_VALUES and not any(type(part) is not range for part in data):
-        # Nothing but its own word says that there are so many.
+        # Nothing but the sender's claim supports so many rows.
         raise ValueError(f"a table without columns has {rows} rows")
     names, data = [*(name for name, _ in levels), *map(_name, names)], [*(part for _, part in levels), *data]
     for column in data:
@@ -196,7 +196,7 @@ def read_table(decoder: Decoder, tree: Tree, depth: int, package: str | None) ->
 
 
 def _distinct(names: list[str]) -> list[str]:
-    """The names of columns, with a number where a name was there before."""
+    """Returns the names of columns, with a number appended to repeated names."""
     given = set(names)
     found: dict[str, None] = {}
     numbers: dict[str, int] = {}
@@ -218,7 +218,7 @@ def _name(label: Any) -> str:
 
 
 def _levels(decoder: Decoder, index: Tree, depth: int) -> tuple[list[tuple[str, Any]], int]:
-    """The labels of rows as columns, and the number of rows. Plain numbers are none."""
+    """Returns the labels of rows as columns, and the number of rows. Plain numbers are omitted."""
     if index.get("type") == "range-index":
         ends = [decoder.field(index, end, int) for end in ("start", "stop", "step")]
         labels = range(*decoder.value(ends, depth + 1))
@@ -245,7 +245,7 @@ def _labels(decoder: Decoder, index: Tree, depth: int) -> list[Any]:
 
 
 def _cells(decoder: Decoder, tree: Any, depth: int) -> Any:
-    """A column as a sequence of Python's values, told by its form."""
+    """Returns a column as a sequence of Python objects, by its encoding."""
     decoder.spend(columns.PART)
     if type(tree) is not dict or type(tree.get("dtype")) is not str or depth > MAX_DEPTH:
         raise ValueError("the column of a table is no object with a dtype")
@@ -274,7 +274,7 @@ def _cells(decoder: Decoder, tree: Any, depth: int) -> Any:
 
 
 def _converter(decoder: Decoder, dtype: str, kind: str) -> Any:
-    """The function that makes a value of a number; `None` for the number itself."""
+    """Returns the function that converts a number to its value; `None` for the number itself."""
     from datetime import date, datetime, timedelta, timezone
 
     from . import standard
@@ -315,7 +315,7 @@ def _converter(decoder: Decoder, dtype: str, kind: str) -> Any:
 
 
 def _made(make: Any) -> Any:
-    """A moment, or a placeholder for one that Python has no value for."""
+    """Returns a date or time, or a placeholder if Python cannot represent it."""
     try:
         return make()
     except (OverflowError, ValueError):

@@ -1,5 +1,5 @@
-"""Encodes and decodes pandas' frames and series, with the dtype of each column. Encoding does not
-import pandas. If it is missing when a tree is decoded, the value is `Opaque`."""
+"""Encodes and decodes pandas' frames and series, with the dtype of each column. Encoding does not import
+pandas. If it is missing when a tree is decoded, the value is `Opaque`."""
 
 from __future__ import annotations
 
@@ -30,12 +30,13 @@ if TYPE_CHECKING:
     from .encode import Encoder
     from .kinds import Encode, Tree
 
-# Work to create a value of pandas.
+# The cost of creating a pandas scalar.
 SCALAR = 10
 CLOSED = ("left", "right", "both", "neither")
-# The `dtype` of a level of an index of several levels.
+# The `dtype` of a level of a multi-level index.
 LEVEL = "level"
-# Labels of a level that take as long to visit as one value of a tree, and numbers that take as long to sort.
+# The number of labels of a level whose visit costs as much as one value of a tree, and of numbers whose
+# sorting does.
 VISITED, SORTED = 16, 4
 
 
@@ -59,7 +60,7 @@ def _series(encoder: Encoder, value: Any, depth: int, key: bool) -> Tree:
 
 
 def _labels(encoder: Encoder, value: Any, depth: int, key: bool) -> Tree:
-    """An index alone, as a series of nothing but labels."""
+    """Returns the tree of an index, as a series of labels only."""
     return {
         "type": "series",
         "of": "pandas-index",
@@ -70,7 +71,7 @@ def _labels(encoder: Encoder, value: Any, depth: int, key: bool) -> Tree:
 
 
 def _array(encoder: Encoder, value: Any, depth: int, key: bool) -> Tree:
-    """An array of pandas' own, as a series without labels."""
+    """Returns the tree of a pandas extension array, as a series without labels."""
     series = sys.modules["pandas"].Series(value)
     return {**_series(encoder, series, depth, key), "of": "pandas-array"}
 
@@ -91,7 +92,7 @@ def _index(encoder: Encoder, index: Any, depth: int) -> Tree:
 
 
 def _level(encoder: Encoder, labels: Any, codes: Any, depth: int) -> Tree:
-    """A level of an index of several: its labels in their order, and the number of each row's."""
+    """Returns a level of a multi-level index: its labels in order, and the code of each row."""
     encoder.spend(_work_of_level(labels, len(codes)))
     encoder.count(6)
     return {
@@ -102,7 +103,7 @@ def _level(encoder: Encoder, labels: Any, codes: Any, depth: int) -> Tree:
 
 
 def _stamp(encoder: Encoder, value: Any, depth: int, key: bool) -> Tree:
-    """A pandas timestamp or timedelta. It is encoded as numpy's if Python's would lose nanoseconds."""
+    """Encodes a pandas timestamp. It is encoded as numpy's if Python's would lose nanoseconds."""
     pandas = sys.modules["pandas"]
     if value is not pandas.NaT and not value.nanosecond:
         plain = value.to_pydatetime()
@@ -121,7 +122,7 @@ def _zoned(encoder: Encoder, value: Any, depth: int) -> Tree:
 
 
 def _interval(encoder: Encoder, value: Any, depth: int, key: bool) -> Tree:
-    # Both ends in one way, because pandas wants the same time zone of both.
+    # Both ends in the same way, because pandas requires the same time zone of both.
     ends = [
         encoder.tree(end, depth + 2, True)
         if getattr(end, "tzinfo", None) is None
@@ -143,7 +144,7 @@ def _missing(encoder: Encoder, value: Any, depth: int, key: bool) -> Tree:
 
 
 def _shown(encoder: Encoder, value: Any, parts: list[Tree]) -> Tree:
-    """A value that is shown where it cannot be made, for want of pandas."""
+    """Returns a value with its parts, and the `repr` to show if pandas is not installed."""
     encoder.spend(SCALAR)
     encoder.count(len(parts))
     return {**encoder.opaque(value), "parts": parts}
@@ -179,8 +180,8 @@ def _subclass(encoder: Encoder, value: Any, depth: int, key: bool) -> Tree:
 
 
 def encoder_of(kind: type) -> Encode | None:
-    """The encoder of indexes and arrays, which have a class for each kind, and of `NaT`, whose class is
-    not available by name."""
+    """Returns the encoder of indexes and arrays, which have a class for each kind, and of `NaT`, whose class
+    is not available by name."""
     pandas = sys.modules.get("pandas")
     nat = getattr(pandas, "NaT", None)
     if nat is not None and type(nat) is kind:
@@ -210,7 +211,7 @@ def read_frame(decoder: Decoder, tree: Tree, depth: int) -> Any:
         _require_length("rows", len(index), len(column))
     # Displaying the frame hashes its labels.
     spend_hashing(decoder, columns)
-    # As series of its own index, so that pandas 3 does not make texts of objects.
+    # As series with an index, so that pandas 3 does not convert objects to strings.
     parts = [pandas.Series(column, index, copy=False, **as_it_is(column)) for column in data]
     frame = pandas.DataFrame(dict(enumerate(parts)), index=index, copy=False)
     frame.columns = columns
@@ -231,7 +232,7 @@ def read_series(decoder: Decoder, tree: Tree, depth: int) -> Any:
 
 
 def read_scalar(decoder: Decoder, shown: Opaque, parts: Tree, depth: int) -> Any:
-    """The value that was sent with what it is made of; the placeholder if this side has no pandas."""
+    """Returns the value that was sent with its parts; the placeholder if pandas is not installed here."""
     found = decoder.value(parts, depth)
     pandas, kind = library("pandas"), shown.name.rpartition(".")[2]
     if pandas is None:
@@ -253,7 +254,7 @@ def read_scalar(decoder: Decoder, shown: Opaque, parts: Tree, depth: int) -> Any
 
 
 def _end(pandas: Any, value: Any) -> Any:
-    """An end of an interval."""
+    """Returns an end of an interval."""
     kind, numpy, datetime = type(value), library("numpy"), library("datetime")
     if kind in (datetime.datetime, numpy.datetime64):
         return pandas.Timestamp(value)
@@ -294,8 +295,8 @@ def _read_index(decoder: Decoder, tree: Tree, depth: int) -> Any:
 
 
 def _work_of_level(labels: Any, rows: int) -> int:
-    """The work to see that the labels of a level are distinct, besides that of reading them. Numbers are sorted,
-    and intervals by each end and by both together."""
+    """Returns the cost of checking that the labels of a level are distinct, besides that of reading them.
+    Numbers are sorted, and intervals by each end and by both together."""
     pandas, dtype = library("pandas"), labels.dtype
     others = (pandas.CategoricalDtype, getattr(pandas, "ArrowDtype", pandas.CategoricalDtype))
     is_other = isinstance(dtype, others) or dtype == object or str(dtype) in STRINGS
@@ -304,7 +305,7 @@ def _work_of_level(labels: Any, rows: int) -> int:
 
 
 def _read_level(decoder: Decoder, tree: Tree, depth: int) -> tuple[Any, Any]:
-    """The labels of a level, and for each row the number of its label."""
+    """Returns the labels of a level, and the code of each row."""
     numpy, pandas = library("numpy"), library("pandas")
     labels = read_column(decoder, tree.get("categories"), depth + 1)
     codes = read_array(decoder, tree, "values", depth)
@@ -316,13 +317,13 @@ def _read_level(decoder: Decoder, tree: Tree, depth: int) -> tuple[Any, Any]:
     distinct, numbers = _distinct_labels(decoder, labels)
     if len(distinct) == len(labels):
         return pandas.Index(labels, **as_it_is(labels)), codes
-    # Labels that only their sender can tell apart, or a missing one.
+    # Some labels are distinct only for their sender, or one is missing.
     return distinct, numpy.append(numbers, -1)[codes]
 
 
 def _distinct_labels(decoder: Decoder, column: Any) -> tuple[Any, Any]:
-    """The distinct ones of these labels, and for each label its number among them. Labels are sorted,
-    because a sender can make them collide in a hash table."""
+    """Returns the distinct labels, and the code of each label. Labels are sorted and not hashed, because a
+    sender can make them collide in a hash table."""
     numpy, pandas = library("numpy"), library("pandas")
     there = ~numpy.asarray(pandas.isna(column))
     present = column[there]
@@ -342,7 +343,7 @@ def _distinct_labels(decoder: Decoder, column: Any) -> tuple[Any, Any]:
 
 
 def _distinct_numbers(numpy: Any, pandas: Any, values: Any) -> tuple[Any, Any]:
-    """As `_distinct`, of an array without missing values."""
+    """Like `_distinct`, for an array without missing values."""
     plain = numbers_of(values)
     if isinstance(values, pandas.arrays.IntervalArray):
         ends = [_distinct_numbers(numpy, pandas, end)[1] for end in (values.left, values.right)]
@@ -354,8 +355,8 @@ def _distinct_numbers(numpy: Any, pandas: Any, values: Any) -> tuple[Any, Any]:
 
 
 def _distinct(decoder: Decoder, values: list[Any]) -> tuple[list[int], list[int]]:
-    """The index of the first occurrence of each distinct value, and for each value its number among
-    these. They are sorted if all have one orderable type that is cheap to compare."""
+    """Returns the index of the first occurrence of each distinct value, and the code of each value. The
+    distinct values are sorted if all have one orderable type that is cheap to compare."""
     kinds = set(map(type, values))
     if kinds == {str}:
         numbers = {text: number for number, text in enumerate(sorted(set(values)))}
@@ -385,7 +386,7 @@ def _distinct(decoder: Decoder, values: list[Any]) -> tuple[list[int], list[int]
         try:
             order = sorted(range(len(first)), key=lambda number: values[first[number]])
         except TypeError:
-            # Datetimes with an offset and without cannot be compared.
+            # Aware and naive datetimes cannot be compared.
             return first, codes
         ranks = dict(zip(order, range(len(order))))
         return [first[number] for number in order], [ranks[number] for number in codes]
