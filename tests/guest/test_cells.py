@@ -416,7 +416,7 @@ class OneRun(unittest.TestCase):
         for source in ("[b'x' * (4 << 20) + b'x', 1]", "['x' * (3 << 20)] * 2", "[0] * 524289", "[[]] * 600_000", shown + "[L(), b'x' * 4194305]"):
             with Worker(serves="one-run") as worker:
                 outcome = worker.cell(source)
-                self.assertEqual(outcome.value.repr, "<list, too large to cross>")
+                self.assertEqual(outcome.value.repr, "<list, too large to transfer>")
                 self.assertNotIn("blob", outcome.header)
                 self.assertEqual(worker.output()[0], "")
 

@@ -643,9 +643,9 @@ class Tables(unittest.TestCase):
         tree = self.series(row, {"dtype": "object", "values": ["a"]})
         self.assertEqual(values.decode(tree, [memoryview(b"\xff"), memoryview(zero)]).index.codes[0][0], -1)
         for code in (b"\1", b"\xfe"):
-            self.assertIn("not those of its labels", self.refuse(json.loads(json.dumps(tree)), code, zero))
+            self.assertIn("out of range for its labels", self.refuse(json.loads(json.dumps(tree)), code, zero))
         tree["index"]["data"][0]["values"]["dtype"] = "|u1"
-        self.assertIn("no integers", self.refuse(tree, b"\0", zero))
+        self.assertIn("not integers", self.refuse(tree, b"\0", zero))
         tree["index"].update(names=[None] * 2, data=[{"dtype": "object", "values": ["a"]}] * 2)
         self.assertIn("not made of levels", self.refuse(tree, b"\0", zero))
 

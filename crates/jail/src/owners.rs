@@ -37,28 +37,28 @@ impl Owners<'_> {
             uid: found.st_uid,
             gid: found.st_gid,
         };
-        let (made, tell) = pipe2(OFlag::O_CLOEXEC)?;
-        let (wait, go) = pipe2(OFlag::O_CLOEXEC)?;
+        let (ready, ready_writer) = pipe2(OFlag::O_CLOEXEC)?;
+        let (release, release_writer) = pipe2(OFlag::O_CLOEXEC)?;
         match sys::process::fork(self.single)? {
             Fork::Child(_) => {
-                drop((made, go));
+                drop((ready, release_writer));
                 let entered = namespaces::unshare_user().is_ok();
-                drop(tell);
-                _ = await_end(&wait);
+                drop(ready_writer);
+                _ = await_end(&release);
                 sys::process::exit_now(i32::from(!entered))
             }
             Fork::Parent(child) => {
-                drop((tell, wait));
+                drop((ready_writer, release));
                 let process = child.to_string();
                 let map = || -> Result<OwnedFd, Errno> {
-                    await_end(&made)?;
+                    await_end(&ready)?;
                     identity::map_swapped(self.proc, &process, owner, self.guest)?;
                     let name = format!("{process}/ns/user");
                     let flags = OFlag::O_RDONLY | OFlag::O_CLOEXEC;
                     openat(self.proc, name.as_str(), flags, Mode::empty())
                 };
                 let mapped = map();
-                drop(go);
+                drop(release_writer);
                 _ = sys::uninterrupted(|| waitpid(child, None));
                 mapped
             }

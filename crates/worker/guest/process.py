@@ -64,7 +64,7 @@ def set_ordinary_flags(native):
     # Only the native half can create such an object. The members of the type are in the order of its fields.
     names = [name for name, item in vars(kind).items() if type(item) is MemberDescriptorType]
     if len(names) != kind.n_fields:
-        raise RuntimeError("sys.flags of this Python has fields that are not known")
+        raise RuntimeError("sys.flags of this Python has unknown fields")
     flags = {name: getattr(sys.flags, name) for name in names}
     for name in ("isolated", "no_site", "no_user_site", "ignore_environment", "safe_path"):
         if name in flags:

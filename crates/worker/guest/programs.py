@@ -180,12 +180,12 @@ class Program:
                     kept.append(os.dup(stream))
                 self.terminal = Terminal(*kept)
                 self.terminal.resize(int(rows), int(columns))
-            errors, told = os.pipe()
+            errors, report_to = os.pipe()
             kept.append(errors)
-            given.append(told)
+            given.append(report_to)
             self.pid = os.fork()
             if not self.pid:
-                become(streams, slave, cwd, argv, environment, told)
+                become(streams, slave, cwd, argv, environment, report_to)
         except OSError:
             for number in kept:
                 os.close(number)
@@ -232,7 +232,7 @@ class Program:
             self.terminal.close()
 
 
-def become(streams, slave, cwd, argv, environment, told):
+def become(streams, slave, cwd, argv, environment, report_to):
     """Executes the program, in a child of the starter."""
     try:
         _signal.set_wakeup_fd(-1)
@@ -253,7 +253,7 @@ def become(streams, slave, cwd, argv, environment, told):
         os.chdir(cwd)
         os.execvpe(argv[0], argv, environment)
     except OSError as error:
-        os.write(told, b"%d" % (error.errno or EIO))
+        os.write(report_to, b"%d" % (error.errno or EIO))
     finally:
         _exit(127)
 

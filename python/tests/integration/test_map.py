@@ -287,7 +287,7 @@ def test_values_are_those_of_a_run() -> None:
     assert values == list(expected.values())
     large, unknown = (result.value for result in sandfork.map(["b'x' * (5 << 20)", "object()"], ordered=True))
     assert isinstance(large, sandfork.Opaque)
-    assert large.repr == "<bytes, too large to cross>"
+    assert large.repr == "<bytes, too large to transfer>"
     assert isinstance(unknown, sandfork.Opaque)
 
 

@@ -112,7 +112,7 @@ def encode_arguments(encoder, args, kwargs):
     named = {}
     for name, value in kwargs.items():
         if len(name) > values.MAX_NAME or not values.is_unicode(name):
-            raise TypeError("the name of an argument is too long, or no Unicode")
+            raise TypeError("the name of an argument is too long or not valid Unicode")
         named[str.__str__(name)] = encoder.encode(value)
     return {"args": [encoder.encode(value) for value in args], "kwargs": named}
 

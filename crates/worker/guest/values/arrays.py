@@ -39,14 +39,14 @@ def item_size(dtype: str) -> tuple[str, int]:
     dtype."""
     found = DTYPE.fullmatch(dtype)
     if found is None:
-        raise ValueError("an array is of a dtype that does not cross")
+        raise ValueError("an array is of a dtype that cannot be transferred")
     kind, size = found["kind"], int(found["size"])
     if kind in "mM":
         fits = size == 8
     else:
         fits = found["unit"] is None and size in SIZES.get(kind, (size,))
     if not fits:
-        raise ValueError("an array is of a dtype that does not cross")
+        raise ValueError("an array is of a dtype that cannot be transferred")
     return kind, 4 * size if kind == "U" else size
 
 
@@ -78,7 +78,7 @@ def _require_dtype(dtype: Any, whose: str) -> None:
         item_size(dtype.str)
     except ValueError:
         remedy = "convert it first, for example with astype() or tolist()"
-        raise NotSupported(f"{whose} of dtype {dtype} does not cross: {remedy}") from None
+        raise NotSupported(f"{whose} of dtype {dtype} cannot be transferred: {remedy}") from None
 
 
 def _subclass(encoder: Encoder, value: Any, depth: int, key: bool) -> Tree:
@@ -86,7 +86,7 @@ def _subclass(encoder: Encoder, value: Any, depth: int, key: bool) -> Tree:
     masked = getattr(sys.modules.get("numpy.ma"), "MaskedArray", None)
     if isinstance(masked, type) and issubclass(type(value), masked):
         remedy = "send its .filled(), or its .data and its .mask"
-    raise NotSupported(f"an array of the class {type(value).__name__} does not cross: {remedy}")
+    raise NotSupported(f"an array of the class {type(value).__name__} cannot be transferred: {remedy}")
 
 
 def _objects(encoder: Encoder, value: Any, depth: int) -> Tree:
@@ -94,7 +94,7 @@ def _objects(encoder: Encoder, value: Any, depth: int) -> Tree:
     transferred."""
     items = encoder.items(value.reshape(-1).tolist(), depth + 3, False)
     if any(type(item) is dict and item["type"] == "opaque" and "parts" not in item for item in items):
-        raise NotSupported("an array of objects that do not cross: send them as a list")
+        raise NotSupported("an array of objects that cannot be transferred: send them as a list")
     encoder.count(20)
     index = {"type": "range-index", "start": 0, "stop": len(items), "step": 1, "name": None}
     data = {"dtype": "object", "schema": [int(length) for length in value.shape], "values": items}
@@ -105,14 +105,14 @@ def read_objects(decoder: Decoder, tree: Tree, depth: int) -> Any:
     column = decoder.field(tree, "data", dict)
     listed, shape = column.get("values"), column.get("schema")
     if type(listed) is not list or type(shape) is not list or not 0 < len(shape) <= MAX_DIMENSIONS:
-        raise ValueError("an array of objects has no list of them, or no shape")
+        raise ValueError("an array of objects lacks its list of objects or its shape")
     count = 1
     for length in shape:
         if type(length) is not int or not 0 <= length <= max(len(listed), 1 << 16):
-            raise ValueError("the shape of an array is not that of its objects")
+            raise ValueError("the shape of an array does not match its objects")
         count *= length
     if count != len(listed):
-        raise ValueError("the shape of an array is not that of its objects")
+        raise ValueError("the shape of an array does not match its objects")
     values = [decoder.value(part, depth + 3) for part in listed]
     numpy = library("numpy")
     if numpy is None:
@@ -182,14 +182,14 @@ def _checked(decoder: Decoder, tree: Tree) -> tuple[str, str, list[int], memoryv
     extent = size
     for length in shape:
         if type(length) is not int or not 0 <= length < I64:
-            raise ValueError("the shape of an array is not made of lengths")
+            raise ValueError("the shape of an array contains an invalid length")
         count *= length
         extent *= max(length, 1)
         if extent >= I64:
             raise ValueError("an array is larger than any memory")
     data = decoder.buffer(tree)
     if count * size != data.nbytes:
-        raise ValueError(f"an array of {count * size} bytes came as {data.nbytes}")
+        raise ValueError(f"an array of {count * size} bytes has a buffer of {data.nbytes}")
     return kind, dtype, shape, data
 
 
@@ -197,12 +197,12 @@ def flat(decoder: Decoder, tree: Tree, dtype: str) -> tuple[memoryview, int]:
     """Returns the bytes of a one-dimensional array of this dtype, and the number of its elements. Booleans
     are checked to be 0 or 1. Does not need numpy."""
     if type(tree) is not dict or tree.get("type") != "ndarray":
-        raise ValueError("the column of a table is no array")
+        raise ValueError("the column of a table is not an array")
     kind, found, shape, data = _checked(decoder, tree)
     if found != dtype or len(shape) != 1:
         raise ValueError("the column of a table is an array of another type")
     if kind == "b" and bytes(data).translate(None, b"\0\1"):
-        raise ValueError("an array of booleans has others than 0 and 1")
+        raise ValueError("an array of booleans contains values other than 0 and 1")
     return data, shape[0]
 
 
@@ -218,7 +218,7 @@ def _read_ndarray(decoder: Decoder, tree: Tree, depth: int) -> Any:
     if kind == "b" and numpy.frombuffer(data, "u1").max() > 1:
         # numpy counts booleans by their sum, and trusts that count when it writes the elements that a mask
         # selects.
-        raise ValueError("an array of booleans has others than 0 and 1")
+        raise ValueError("an array of booleans contains values other than 0 and 1")
     return numpy.frombuffer(data, dtype).reshape(shape)
 
 
@@ -257,14 +257,14 @@ def _read_scalar(decoder: Decoder, tree: Tree, depth: int) -> Any:
 def _read_image(decoder: Decoder, tree: Tree, depth: int) -> Any:
     mode, size = decoder.field(tree, "mode", str), decoder.field(tree, "size", list)
     if mode not in MODES or len(size) != 2:
-        raise ValueError("an image is of no known mode")
+        raise ValueError("an image has an unknown mode")
     if not all(type(side) is int and 0 <= side <= MAX_SIDE for side in size):
-        raise ValueError("the size of an image is not made of lengths")
+        raise ValueError("the size of an image contains an invalid length")
     width, height = size
     data = decoder.buffer(tree)
     length = _row(mode, width) * height
     if length != data.nbytes:
-        raise ValueError(f"an image of {length} bytes came as {data.nbytes}")
+        raise ValueError(f"an image of {length} bytes has a buffer of {data.nbytes}")
     # A black-and-white pixel takes eight times its encoded size.
     decoder.spend(width * height // PIXELS)
     images = library("PIL.Image")

@@ -63,7 +63,7 @@ def schema_of(kind: Any, whose: str, nested: bool = False) -> Any:
         return ["struct", [[field.name, schema_of(field.type, whose, True)] for field in fields]]
     if types.is_dictionary(kind) and not nested:
         return "category"
-    raise NotSupported(f"{whose} is of type {text}, which does not cross: convert it first")
+    raise NotSupported(f"{whose} is of type {text}, which cannot be transferred: convert it first")
 
 
 def column_tree(encoder: Encoder, value: Any, depth: int, whose: str) -> Tree:

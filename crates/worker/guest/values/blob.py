@@ -30,7 +30,7 @@ def split(blob: memoryview, lengths: Iterable[int]) -> list[memoryview]:
     lengths = list(lengths)
     offsets, total = layout(lengths)
     if total != blob.nbytes:
-        raise ValueError(f"buffers of {total} bytes came as {blob.nbytes}")
+        raise ValueError(f"buffers of {total} bytes are in a blob of {blob.nbytes}")
     return [blob[start : start + length] for start, length in zip(offsets, lengths)]
 
 

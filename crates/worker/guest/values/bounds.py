@@ -63,11 +63,11 @@ class Opaque:
         return harmless(self.repr)
 
     def __getattr__(self, name: str) -> Any:
-        said = f"'Opaque' object has no attribute {name!r}"
+        message = f"'Opaque' object has no attribute {name!r}"
         # A copy under construction has neither name nor repr yet.
         if name[:2] != "__" and name not in self.__slots__:
-            said += f": it stands for a {self.name} that did not cross, {cut(self.repr, MAX_NAME)}"
-        raise AttributeError(harmless(said))
+            message += f": it stands for a {self.name} that was not transferred, {cut(self.repr, MAX_NAME)}"
+        raise AttributeError(harmless(message))
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Opaque):

@@ -98,7 +98,7 @@ class Column:
 def read_column(decoder: Decoder, tree: Any, depth: int) -> Column:
     decoder.spend(PART)
     if type(tree) is not dict or type(tree.get("dtype")) is not str or depth > MAX_DEPTH:
-        raise ValueError("the column of a table is no object with a dtype")
+        raise ValueError("the column of a table is not an object with a dtype")
     dtype = tree["dtype"]
     if dtype in FIXED or TIMED.fullmatch(dtype):
         return _fixed(decoder, tree, dtype)
@@ -109,7 +109,7 @@ def read_column(decoder: Decoder, tree: Any, depth: int) -> Column:
     schema = check_schema(tree.get("schema")) if dtype == "nested" else dtype
     listed = tree.get("values")
     if type(listed) is not list or not (dtype in ("nested", "null") or DECIMAL.fullmatch(dtype)):
-        raise ValueError("the column of a table is of no known type")
+        raise ValueError("the column of a table is of an unknown type")
     values = [decoder.value(part, depth + 2) for part in listed]
     for value in values:
         _check_plain(decoder, schema, value)
@@ -134,7 +134,7 @@ def read_mask(decoder: Decoder, tree: Tree, count: int) -> memoryview | None:
         return None
     mask, masked = arrays.flat(decoder, tree["mask"], "|b1")
     if masked != count:
-        raise ValueError("the column of a table and its mask do not fit")
+        raise ValueError("the column of a table does not match its mask")
     return mask
 
 
@@ -179,14 +179,14 @@ def _check_range(decoder: Decoder, numbers: Any, least: int, most: int) -> None:
     if len(numbers):
         low, high = (numbers.min(), numbers.max()) if numpy is not None else (min(numbers), max(numbers))
         if not least <= int(low) <= int(high) <= most:
-            raise ValueError("a table has a moment outside of the years 1 to 9999, or a span of its size")
+            raise ValueError("a table has a timestamp outside of the years 1 to 9999, or a duration of that size")
 
 
 def _texts(decoder: Decoder, tree: Tree, dtype: str) -> Column:
     parts = tree.get("values")
     items = parts.get("items") if type(parts) is dict else None
     if type(items) is not list or len(items) != 2 or type(items[1]) is not dict:
-        raise ValueError("the texts of a column are no lengths and bytes")
+        raise ValueError("the texts of a column are not lengths and bytes")
     lengths, count = arrays.flat(decoder, items[0], "<i4")
     data = decoder.text({"type": "bytes", **items[1]})
     lengths = lengths.cast("i")
@@ -194,7 +194,7 @@ def _texts(decoder: Decoder, tree: Tree, dtype: str) -> Column:
     decoder.spend(count // LENGTHS)
     column.lengths, column.offsets = lengths, _offsets(lengths)
     if (count and min(lengths) < -1) or column.offsets[count] != data.nbytes:
-        raise ValueError("the texts of a column do not have the lengths that it says")
+        raise ValueError("the texts of a column do not match its lengths")
     return column
 
 
@@ -217,7 +217,7 @@ def _category(decoder: Decoder, tree: Tree, dtype: str, depth: int) -> Column:
     codes = codes.cast("i")
     decoder.spend(count // PACKED_UNIT)
     if count and not -1 <= min(codes) <= max(codes) < categories.length:
-        raise ValueError("the codes of a column are not those of its categories")
+        raise ValueError("the codes of a column are out of range for its categories")
     column = Column(dtype, count, codes)
     column.categories, column.ordered = categories, tree.get("ordered") is True
     return column
@@ -239,12 +239,12 @@ def check_schema(schema: Any, depth: int = 0) -> Any:
             fields = [_check_field(field, depth) for field in rest[0]]
             if len({name for name, _ in fields}) == len(fields):
                 return [kind, fields]
-    raise ValueError("a nested column is of no known type")
+    raise ValueError("a nested column is of an unknown type")
 
 
 def _check_field(field: Any, depth: int) -> list[Any]:
     if type(field) is not list or len(field) != 2 or type(field[0]) is not str:
-        raise ValueError("a nested column is of no known type")
+        raise ValueError("a nested column is of an unknown type")
     return [field[0], check_schema(field[1], depth + 1)]
 
 
@@ -357,7 +357,7 @@ def check_rows(tree: Tree, columns: Sequence[Column]) -> int:
     index = tree.get("index")
     rows = index.get("stop") if type(index) is dict and index.get("type") == "range-index" else None
     if type(rows) is not int or (columns and {column.length for column in columns} != {rows}):
-        raise ValueError("a table has columns of other lengths than its own")
+        raise ValueError("the columns of a table differ in length from its index")
     return rows
 
 
@@ -372,5 +372,5 @@ def read_names(decoder: Decoder, tree: Tree, depth: int) -> list[str]:
         raise ValueError("the columns of a table have no names")
     names = [decoder.value(name, depth + 3) for name in listed]
     if not all(type(name) is str for name in names):
-        raise ValueError("the name of a column is no text")
+        raise ValueError("the name of a column is not text")
     return names

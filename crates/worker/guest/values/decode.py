@@ -74,11 +74,11 @@ class Decoder:
             return self.value(tree, 1)
         except Exception as error:
             # From a library, an unhashable key, or a number that is too large.
-            said = str(error)
+            message = str(error)
             if not isinstance(error, ValueError):
-                said = f"a value cannot be made: {type(error).__name__}: {said}"
+                message = f"a value cannot be created: {type(error).__name__}: {message}"
             # Truncated, because it may quote the sender's data.
-            raise ValueError(cut(said, MAX_NAME)) from error
+            raise ValueError(cut(message, MAX_NAME)) from error
 
     def spend(self, work: int) -> None:
         """Charges the message's budget for work beyond the size of the current part of the tree."""
@@ -95,35 +95,35 @@ class Decoder:
                 return tree
             raise ValueError("a number of more than 64 bits")
         if depth > MAX_DEPTH:
-            raise ValueError("values are too deep inside each other")
+            raise ValueError("values are nested too deeply")
         if kind is list:
             return [self.value(item, depth + 1) for item in tree]
         if kind is not dict:
-            raise ValueError("a tree is not made of JSON")
+            raise ValueError("a tree is not JSON")
         name = tree.get("type")
         decoder = DECODERS.get(name) if type(name) is str else None
         if decoder is None:
-            raise ValueError("a value is of no known type")
+            raise ValueError("a value is of an unknown type")
         return decoder(self, tree, depth)
 
     def field(self, tree: Tree, name: str, kind: type[T]) -> T:
         """Returns a member that must be plain JSON of type `kind`."""
         value = tree.get(name)
         if type(value) is not kind:
-            raise ValueError(f"`{name}` of a value of type `{tree['type']}` is no {kind.__name__}")
+            raise ValueError(f"`{name}` of a value of type `{tree['type']}` is not of type {kind.__name__}")
         return value
 
     def inner(self, tree: Tree, name: str, kind: type[T], depth: int) -> T:
         """Returns a member that must be an encoded value of type `kind`."""
         value = self.value(tree.get(name), depth + 1)
         if type(value) is not kind:
-            raise ValueError(f"`{name}` of a value of type `{tree['type']}` is no {kind.__name__}")
+            raise ValueError(f"`{name}` of a value of type `{tree['type']}` is not of type {kind.__name__}")
         return value
 
     def buffer(self, tree: Tree) -> memoryview:
         index = self.field(tree, "buffer", int)
         if not 0 <= index < len(self._buffers) or index in self._used:
-            raise ValueError("a value refers to a buffer that is not there for it")
+            raise ValueError("a value refers to a missing or already used buffer")
         self._used.add(index)
         return self._buffers[index]
 
@@ -138,7 +138,7 @@ class Decoder:
 
     def json(self, tree: Tree, depth: int) -> Any:
         if self._in_json:
-            raise ValueError("a tree in a buffer refers to another one")
+            raise ValueError("a tree in a buffer refers to another tree")
         import json
 
         text = bytes(self.text(tree))
@@ -149,7 +149,7 @@ class Decoder:
         try:
             parsed = json.loads(text.decode("utf-8"), parse_int=_integer, parse_constant=_refuse)
         except RecursionError as error:
-            raise ValueError("values are too deep inside each other") from error
+            raise ValueError("values are nested too deeply") from error
         self._in_json = True
         try:
             return self.value(parsed, 1)
@@ -227,7 +227,7 @@ def _integer(text: str) -> int:
 
 
 def _refuse(text: str) -> None:
-    raise ValueError("a number is not written as JSON")
+    raise ValueError("a number is not valid JSON")
 
 
 def _int(decoder: Decoder, tree: Tree, depth: int) -> int:
@@ -241,7 +241,7 @@ def _int(decoder: Decoder, tree: Tree, depth: int) -> int:
 def _float(decoder: Decoder, tree: Tree, depth: int) -> float:
     text = decoder.field(tree, "text", str)
     if text not in ("nan", "inf", "-inf"):
-        raise ValueError("a float is not what only a text can write")
+        raise ValueError("a float in text form is neither NaN nor infinite")
     return float(text)
 
 
@@ -280,7 +280,7 @@ def _pairs(decoder: Decoder, tree: Tree, name: str, depth: int) -> list[tuple[An
     pairs = []
     for pair in decoder.field(tree, name, list):
         if type(pair) is not list or len(pair) != 2:
-            raise ValueError(f"`{name}` of a value of type `{tree['type']}` are no pairs")
+            raise ValueError(f"`{name}` of a value of type `{tree['type']}` are not pairs")
         key, value = pair
         pairs.append((decoder.value(key, depth + 3), decoder.value(value, depth + 3)))
     return pairs
@@ -294,7 +294,7 @@ def _dict(decoder: Decoder, tree: Tree, depth: int) -> Any:
 def _dataclass(decoder: Decoder, tree: Tree, depth: int) -> dict[str, Any]:
     pairs = _pairs(decoder, tree, "fields", depth)
     if not all(type(name) is str for name, _ in pairs):
-        raise ValueError("the name of a field is no text")
+        raise ValueError("the name of a field is not text")
     return dict(pairs)
 
 
@@ -306,7 +306,7 @@ def _packed(decoder: Decoder, tree: Tree, depth: int) -> list[Any]:
     code = {"i8": "q", "f8": "d"}.get(decoder.field(tree, "format", str))
     data = decoder.text(tree)
     if code is None or data.nbytes % 8:
-        raise ValueError("packed numbers are of no known format")
+        raise ValueError("packed numbers are of an unknown format")
     decoder.spend(data.nbytes // (8 * PACKED_UNIT))
     from array import array
 
@@ -325,7 +325,7 @@ def _range(decoder: Decoder, tree: Tree, depth: int) -> range:
     ends = [decoder.inner(tree, name, int, depth) for name in ("start", "stop", "step")]
     # The length of a range is a division, which takes time quadratic in the digits of its bounds.
     if max(end.bit_length() for end in ends) > MAX_RANGE_BITS:
-        raise ValueError("the ends of a range are too large")
+        raise ValueError("the bounds of a range are too large")
     return range(*ends)
 
 

@@ -68,7 +68,7 @@ class Encoder:
             self._values, self._text = before
             return self.text(tree, 0) if type(tree) is str else self._json(tree, values)
         except TooLarge:
-            why = "too large to cross"
+            why = "too large to transfer"
         except KeyboardInterrupt:
             raise
         except BaseException as error:
@@ -79,7 +79,7 @@ class Encoder:
         self._drop(*buffers)
         self._around.clear()
         name, encoder = class_name(value), encoder_of(type(value))
-        if is_of_library(encoder) and why == "too large to cross":
+        if is_of_library(encoder) and why == "too large to transfer":
             # Library values abbreviate their `repr()`. Python's own containers would show everything.
             return self.opaque(Opaque(name, f"{safe_repr(value)}\n<not passed as a value: {why}>"))
         return {"type": "opaque", "name": name, "repr": f"<{name}, {why}>"}

@@ -147,7 +147,7 @@ def _value(decoder: Decoder, tree: Tree, depth: int, make: Any) -> Any:
         raise
     except BaseException as error:
         # polars raises this for a panic in its own code, which must not end the caller.
-        raise ValueError(f"{package} refused a table: {type(error).__name__}: {error}") from None
+        raise ValueError(f"{package} rejected a table: {type(error).__name__}: {error}") from None
 
 
 def _needs_arrow(tree: Tree) -> bool:
@@ -165,7 +165,7 @@ def _frame(decoder: Decoder, tree: Tree, depth: int, of: str, found: Any) -> Any
     names = columns.read_names(decoder, tree, depth)
     columns.check_rows(tree, data)
     if len(names) != len(data):
-        raise ValueError(f"a table of {len(names)} columns came with {len(data)}")
+        raise ValueError(f"a table declares {len(names)} columns and has {len(data)}")
     if of == "polars":
         return polars_frames.make_frame(decoder, found, names, data)
     return arrow_tables.make_table(decoder, found, names, data)

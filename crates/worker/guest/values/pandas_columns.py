@@ -98,7 +98,7 @@ def column_tree(encoder: Encoder, column: Any, depth: int, whose: str) -> Tree:
     # placeholders, or change their type.
     if dtype != object and not isinstance(dtype, pandas.DatetimeTZDtype):
         remedy = "convert it first, for example with astype(str)"
-        raise NotSupported(f"{whose} is of type {name}, which does not cross: {remedy}")
+        raise NotSupported(f"{whose} is of type {name}, which cannot be transferred: {remedy}")
     values = list(column.to_numpy(dtype=object))
     return {"dtype": "object", "values": encoder.items(values, depth + 2, False)}
 
@@ -124,7 +124,7 @@ def read_column(decoder: Decoder, tree: Tree, depth: int) -> Any:
     decoder.spend(PART)
     numpy, pandas = library("numpy"), library("pandas")
     if type(tree) is not dict:
-        raise ValueError("the column of a table is no object")
+        raise ValueError("the column of a table is not an object")
     name = tree.get("dtype")
     stored = STORED.fullmatch(name) if type(name) is str else None
     if stored is not None or name == "object":
@@ -149,11 +149,11 @@ def read_column(decoder: Decoder, tree: Tree, depth: int) -> Any:
         return pandas.arrays.IntervalArray.from_arrays(left, right, closed=interval[2])
     data = read_array(decoder, tree, "values", depth)
     if data.dtype.kind not in "biufcmM":
-        raise ValueError("the column of a table is no array of numbers or times")
+        raise ValueError("the column of a table is not an array of numbers or times")
     if name == "sparse":
         fill = decoder.value(tree.get("schema"), depth + 1)
         if type(fill) not in FILLED.get(data.dtype.kind, ()):
-            raise ValueError("what a sparse column leaves out is not of its type")
+            raise ValueError("the fill value of a sparse column is not of the column's type")
         decoder.spend(len(data) // SPARSE)
         sparse = pandas.SparseDtype(data.dtype, numpy.array(fill, data.dtype).item())
         return pandas.arrays.SparseArray(data, dtype=sparse)
@@ -170,12 +170,12 @@ def read_column(decoder: Decoder, tree: Tree, depth: int) -> Any:
     period = PERIOD.fullmatch(name) if type(name) is str else None
     if period is not None:
         if data.dtype != "int64":
-            raise ValueError("the column of a table is no array of periods")
+            raise ValueError("the column of a table is not an array of periods")
         return pandas.arrays.PeriodArray(data, dtype=pandas.PeriodDtype(period[1]))
     zoned = ZONED.fullmatch(name) if type(name) is str else None
     if zoned is not None:
         if data.dtype.kind != "M":
-            raise ValueError("the column of a table is no array of moments")
+            raise ValueError("the column of a table is not an array of timestamps")
         moments = pandas.DatetimeIndex(data).tz_localize("UTC")
         return moments.tz_convert(read_zone(decoder, pandas, zoned[1]))
     return data
@@ -250,7 +250,7 @@ def ends_of(tree: Tree, dtype: str) -> list[Tree]:
     pair = tree.get("values")
     items = pair.get("items") if type(pair) is dict else None
     if type(items) is not list or len(items) != 2:
-        raise ValueError("the column of a table is no array of intervals")
+        raise ValueError("the column of a table is not an array of intervals")
     return [{"dtype": dtype, "values": item} for item in items]
 
 
@@ -272,13 +272,13 @@ def read_array(decoder: Decoder, tree: Tree, name: str, depth: int) -> Any:
     # The cost of showing it is counted by the table that contains it.
     decoder.shown = shown
     if getattr(array, "ndim", None) != 1:
-        raise ValueError("the column of a table is no array of one dimension")
+        raise ValueError("the column of a table is not a one-dimensional array")
     return array
 
 
 def _read_masked(pandas: Any, name: str, data: Any, mask: Any) -> Any:
     if str(data.dtype) != MASKED[name] or str(mask.dtype) != "bool" or len(mask) != len(data):
-        raise ValueError("the column of a table and its mask do not fit")
+        raise ValueError("the column of a table does not match its mask")
     kinds = {"b": "BooleanArray", "f": "FloatingArray", "i": "IntegerArray", "u": "IntegerArray"}
     return getattr(pandas.arrays, kinds[data.dtype.kind])(data, mask)
 

@@ -56,7 +56,7 @@ def schema_of(dtype: Any, name: str, nested: bool = False) -> Any:
         return ["struct", fields]
     if kind in ("Categorical", "Enum") and not nested:
         return "category" if kind == "Categorical" else "enum"
-    raise NotSupported(f"column {name!r} is of type {dtype}, which does not cross: convert it first")
+    raise NotSupported(f"column {name!r} is of type {dtype}, which cannot be transferred: convert it first")
 
 
 def _column(encoder: Encoder, series: Any, depth: int) -> Tree:

@@ -73,7 +73,7 @@ def _timedelta(encoder: Encoder, value: datetime.timedelta, depth: int, key: boo
 def _timezone(encoder: Encoder, value: datetime.timezone, depth: int, key: bool) -> Tree:
     offset = value.utcoffset(None)
     if offset.microseconds:
-        raise ValueError("an offset of less than a second")
+        raise ValueError("an offset with a fraction of a second")
     tree: Tree = {"type": "timezone", "seconds": offset.days * 86400 + offset.seconds}
     name = value.tzname(None)
     if name != type(value)(offset).tzname(None):
@@ -84,7 +84,7 @@ def _timezone(encoder: Encoder, value: datetime.timezone, depth: int, key: bool)
 def _path(encoder: Encoder, value: pathlib.PurePath, depth: int, key: bool) -> Tree:
     text = str(value)
     if not is_unicode(text) or len(text) > MAX_TEXT:
-        raise ValueError("a path that is no text, or a long one")
+        raise ValueError("a path that is not Unicode, or too long")
     return {"type": "path", "text": encoder.text(text)}
 
 
@@ -94,7 +94,7 @@ def _uuid(encoder: Encoder, value: uuid.UUID, depth: int, key: bool) -> Tree:
 
 def _matching(pattern: re.Pattern[str], text: str) -> str:
     if pattern.fullmatch(text) is None:
-        raise ValueError("not in the notation that is read")
+        raise ValueError("not in a supported notation")
     return text
 
 
@@ -134,11 +134,11 @@ def _read_fraction(decoder: Decoder, tree: Tree, depth: int) -> Any:
     text = decoder.field(tree, "text", str)
     found = FRACTION.fullmatch(text)
     if found is None:
-        raise ValueError("a fraction is not written as one")
+        raise ValueError("a fraction is malformed")
     # Parsing and reducing a fraction takes time quadratic in its digits.
     decoder.spend(len(text) ** 2 >> 15)
     if not int(found[2]):
-        raise ValueError("a fraction is not written as one")
+        raise ValueError("a fraction is malformed")
     from fractions import Fraction
 
     return Fraction(int(found[1]), int(found[2]))
@@ -218,7 +218,7 @@ def _read_path(decoder: Decoder, tree: Tree, depth: int) -> Any:
     text = decoder.inner(tree, "text", str, depth)
     if len(text) > MAX_TEXT:
         # A component of a path takes more memory than its encoded characters.
-        raise ValueError("a path is longer than any system takes")
+        raise ValueError("a path is too long for any system")
     decoder.spend(len(text) // PATH)
     return PurePosixPath(text)
 

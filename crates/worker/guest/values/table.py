@@ -49,11 +49,11 @@ class Table:
         return list(self._columns[self.columns.index(name)])
 
     def __getattr__(self, name: str) -> Any:
-        said = f"'Table' object has no attribute {name!r}"
+        message = f"'Table' object has no attribute {name!r}"
         # A copy under construction has no attributes yet.
         if name[:2] != "__" and name not in self.__slots__:
-            said += f" ({self.missing})"
-        raise AttributeError(said)
+            message += f" ({self.missing})"
+        raise AttributeError(message)
 
     def to_dict(self) -> dict[str, list[Any]]:
         """Returns the columns as lists, by name."""
@@ -176,7 +176,7 @@ def read_table(decoder: Decoder, tree: Tree, depth: int, package: str | None) ->
         names = _labels(decoder, decoder.field(tree, "columns", dict), depth + 1)
     data = [_cells(decoder, part, depth + 2) for part in parts]
     if len(names) != len(data):
-        raise ValueError(f"a table of {len(names)} columns came with {len(data)}")
+        raise ValueError(f"a table declares {len(names)} columns and has {len(data)}")
     index = decoder.field(tree, "index", dict)
     levels, rows = _levels(decoder, index, depth + 1)
     if tree.get("of") == "pandas-index":
@@ -188,7 +188,7 @@ def read_table(decoder: Decoder, tree: Tree, depth: int, package: str | None) ->
     names, data = [*(name for name, _ in levels), *map(_name, names)], [*(part for _, part in levels), *data]
     for column in data:
         if len(column) != rows:
-            raise ValueError(f"a table of {rows} rows came with {len(column)}")
+            raise ValueError(f"a table declares {rows} rows and has {len(column)}")
     missing = "a table of plain values"
     if package is not None:
         missing = f"{package} is not installed in {HERE}, so this is a sandfork.Table"
@@ -229,7 +229,7 @@ def _levels(decoder: Decoder, index: Tree, depth: int) -> tuple[list[tuple[str, 
     names = [decoder.value(name, depth + 2) for name in decoder.field(index, "names", list)]
     data = [_cells(decoder, part, depth + 2) for part in decoder.field(index, "data", list)]
     if len(names) != len(data) or not data:
-        raise ValueError("an index has other names than data")
+        raise ValueError("the names of an index do not match its data")
     spare = ["index"] if len(names) == 1 else [f"level_{place}" for place in range(len(names))]
     titles = [other if name is None else _name(name) for name, other in zip(names, spare)]
     return list(zip(titles, data)), len(data[0])
@@ -248,7 +248,7 @@ def _cells(decoder: Decoder, tree: Any, depth: int) -> Any:
     """Returns a column as a sequence of Python objects, by its encoding."""
     decoder.spend(columns.PART)
     if type(tree) is not dict or type(tree.get("dtype")) is not str or depth > MAX_DEPTH:
-        raise ValueError("the column of a table is no object with a dtype")
+        raise ValueError("the column of a table is not an object with a dtype")
     tree = of_arrow(tree)
     values, dtype = tree.get("values"), tree["dtype"]
     if type(values) is list:
@@ -259,11 +259,11 @@ def _cells(decoder: Decoder, tree: Any, depth: int) -> Any:
     if interval is not None:
         left, right = (_cells(decoder, end, depth + 1) for end in ends_of(tree, interval[1]))
         if len(left) != len(right):
-            raise ValueError("intervals have other left ends than right ones")
+            raise ValueError("the left and right ends of intervals differ in number")
         return Intervals((left, right), None, interval[2])
     kind = values.get("dtype") if type(values) is dict else None
     if type(kind) is not str or (kind[1:2] not in ("M", "m") and kind not in columns.ITEMS):
-        raise ValueError("the column of a table is no array of numbers or times")
+        raise ValueError("the column of a table is not an array of numbers or times")
     data, count = arrays.flat(decoder, values, kind)
     code: Any = "H" if kind == "<f2" else columns.ITEMS.get(kind, "q")
     numbers = data.cast(code)
@@ -319,4 +319,4 @@ def _made(make: Any) -> Any:
     try:
         return make()
     except (OverflowError, ValueError):
-        return Opaque("datetime", "<a moment outside of the years 1 to 9999>")
+        return Opaque("datetime", "<a time outside of the years 1 to 9999>")

@@ -117,7 +117,7 @@ def _stamp(encoder: Encoder, value: Any, depth: int, key: bool) -> Tree:
 def _zoned(encoder: Encoder, value: Any, depth: int) -> Tree:
     name = str(sys.modules["pandas"].DatetimeTZDtype("ns", value.tz))
     if ZONED.fullmatch(name) is None:
-        raise ValueError("a moment of a zone without a name")
+        raise ValueError("a timestamp in a zone without a name")
     return _shown(encoder, value, [name, value.value])
 
 
@@ -135,7 +135,7 @@ def _interval(encoder: Encoder, value: Any, depth: int, key: bool) -> Tree:
 def _period(encoder: Encoder, value: Any, depth: int, key: bool) -> Tree:
     name = f"period[{value.freqstr}]"
     if PERIOD.fullmatch(name) is None:
-        raise ValueError("a period of a frequency that does not cross")
+        raise ValueError("a period of a frequency that cannot be transferred")
     return _shown(encoder, value, [name, value.ordinal])
 
 
@@ -176,7 +176,7 @@ UNHASHABLE: set[Encode] = {_frame, _series, _labels, _array}
 def _subclass(encoder: Encoder, value: Any, depth: int, key: bool) -> Tree:
     base = "DataFrame" if value.ndim == 2 else "Series"
     remedy = f"send what pandas.{base}() makes of it"
-    raise NotSupported(f"a table of the class {type(value).__name__} does not cross: {remedy}")
+    raise NotSupported(f"a table of the class {type(value).__name__} cannot be transferred: {remedy}")
 
 
 def encoder_of(kind: type) -> Encode | None:
@@ -250,7 +250,7 @@ def read_scalar(decoder: Decoder, shown: Opaque, parts: Tree, depth: int) -> Any
                 return pandas.Period(ordinal=numbers[0], freq=period[1])
             if kind == "Timestamp" and zoned is not None:
                 return pandas.Timestamp(numbers[0], tz="UTC").tz_convert(read_zone(decoder, pandas, zoned[1]))
-    raise ValueError("a value of pandas is not made of its parts")
+    raise ValueError("a pandas value has invalid parts")
 
 
 def _end(pandas: Any, value: Any) -> Any:
@@ -261,7 +261,7 @@ def _end(pandas: Any, value: Any) -> Any:
     if kind in (datetime.timedelta, numpy.timedelta64):
         return pandas.Timedelta(value)
     if kind not in (int, float, pandas.Timestamp) and not isinstance(value, numpy.number):
-        raise ValueError("an interval has an end that is no number and no time")
+        raise ValueError("an interval has an end that is neither a number nor a time")
     if kind is int and not -I64 <= value < I64:
         raise ValueError("an interval has an end of more than 64 bits")
     return value
@@ -269,7 +269,7 @@ def _end(pandas: Any, value: Any) -> Any:
 
 def _require_length(what: str, wanted: int, found: int) -> None:
     if wanted != found:
-        raise ValueError(f"a table of {wanted} {what} came with {found}")
+        raise ValueError(f"a table declares {wanted} {what} and has {found}")
 
 
 def _read_index(decoder: Decoder, tree: Tree, depth: int) -> Any:
@@ -311,9 +311,9 @@ def _read_level(decoder: Decoder, tree: Tree, depth: int) -> tuple[Any, Any]:
     codes = read_array(decoder, tree, "values", depth)
     decoder.spend(_work_of_level(labels, len(codes)))
     if codes.dtype.kind != "i":
-        raise ValueError("the codes of a level are no integers")
+        raise ValueError("the codes of a level are not integers")
     if len(codes) and not -1 <= codes.min() <= codes.max() < len(labels):
-        raise ValueError("the codes of a level are not those of its labels")
+        raise ValueError("the codes of a level are out of range for its labels")
     distinct, numbers = _distinct_labels(decoder, labels)
     if len(distinct) == len(labels):
         return pandas.Index(labels, **as_it_is(labels)), codes

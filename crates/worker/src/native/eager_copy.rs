@@ -27,31 +27,31 @@ pub fn arrange(zygote: &mut Zygote, rehearse: impl FnOnce()) -> Result<usize, Er
     let pagemap = zygote.pagemap.take().ok_or(Errno::ENOENT)?;
     let proc = zygote.proc.as_fd();
     let single = SingleThreaded::count(proc)?;
-    let (done, tell_done) = pipe2(OFlag::O_CLOEXEC)?;
-    let (until, go) = pipe2(OFlag::O_CLOEXEC)?;
+    let (done, done_writer) = pipe2(OFlag::O_CLOEXEC)?;
+    let (release, release_writer) = pipe2(OFlag::O_CLOEXEC)?;
     python::before_fork();
     let forked = fork(&single);
     if let Ok(Fork::Child(_)) = forked {
-        drop(go);
+        drop(release_writer);
         python::after_fork_in_child();
         rehearse();
-        _ = write(&tell_done, &[0]);
+        _ = write(&done_writer, &[0]);
         // Wait until the parent closes its end: a process's copied pages are visible only while it lives.
-        _ = uninterrupted(|| read(&until, &mut [0]));
+        _ = uninterrupted(|| read(&release, &mut [0]));
         exit_now(0)
     }
     python::after_fork_in_parent();
     let Fork::Parent(child) = forked? else {
         return Err(Errno::ECHILD);
     };
-    drop(tell_done);
+    drop(done_writer);
     // Retry, because a preloaded package may have installed a signal handler.
     let copied = match uninterrupted(|| read(&done, &mut [0])) {
         Ok(1) => find_copied(proc, pagemap.as_fd()),
         Ok(_) => Err(Errno::ECHILD),
         Err(errno) => Err(errno),
     };
-    drop(go);
+    drop(release_writer);
     _ = uninterrupted(|| waitpid(child, None));
     let copied = copied?;
     let bytes: usize = copied.iter().map(ExactSizeIterator::len).sum();
