@@ -14,7 +14,7 @@ pub const ENTRY: usize = 40;
 pub const PIECE: usize = 16;
 
 /// The maximum length of a name and of a link target (path_resolution(7)).
-pub const MOST_NAME: usize = 4096;
+pub const MAX_NAME: usize = 4096;
 
 /// The type of an entry.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -94,8 +94,8 @@ impl Entry {
             size: u64::from_le_bytes(part(24)),
             inode: u64::from_le_bytes(part(32)),
         };
-        let is_short = *kind != Kind::Symlink || entry.size <= MOST_NAME as u64;
-        (name <= MOST_NAME && is_short).then_some(entry)
+        let is_short = *kind != Kind::Symlink || entry.size <= MAX_NAME as u64;
+        (name <= MAX_NAME && is_short).then_some(entry)
     }
 }
 
@@ -145,7 +145,7 @@ mod tests {
             name: 1,
             mode: 0,
             modified: (0, 0),
-            size: MOST_NAME as u64 + 1,
+            size: MAX_NAME as u64 + 1,
             inode: 2,
         };
         assert_eq!(Entry::decode(&link.encode()), None);

@@ -97,7 +97,7 @@ fn swapped(one: u32, other: u32) -> String {
     ];
     let mut lines = String::new();
     for (inside, outside, count) in ranges.iter().filter(|(_, _, count)| *count > 0) {
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         _ = writeln!(lines, "{inside} {outside} {count}");
     }
     lines

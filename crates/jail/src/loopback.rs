@@ -69,10 +69,10 @@ pub fn make(proc: BorrowedFd, plan: &WorkerJail) -> Result<Vec<OwnedFd>, Failure
     }
     let kernel = Netlink::open().in_step(Step::RaiseLoopback)?;
     // The kernel assigns the usual addresses when the interface comes up.
-    kernel.ask(&up()).in_step(Step::RaiseLoopback)?;
+    kernel.execute(&up()).in_step(Step::RaiseLoopback)?;
     for address in &plan.addresses {
         kernel
-            .ask(&new_address(*address))
+            .execute(&new_address(*address))
             .in_step(Step::RaiseLoopback)?;
     }
     let made: Result<Vec<OwnedFd>, Errno> = plan.sockets.iter().copied().map(open).collect();
@@ -108,11 +108,11 @@ impl Netlink {
     }
 
     /// Sends a change request and checks the kernel's acknowledgement, which is queued before send(2) returns.
-    fn ask(&self, request: &[u8]) -> Result<(), Errno> {
+    fn execute(&self, request: &[u8]) -> Result<(), Errno> {
         send(self.0.as_raw_fd(), request, MsgFlags::empty())?;
-        let mut answer = [0; 256];
-        let length = recv(self.0.as_raw_fd(), &mut answer, MsgFlags::MSG_DONTWAIT)?;
-        acknowledged(&answer[..length])
+        let mut reply = [0; 256];
+        let length = recv(self.0.as_raw_fd(), &mut reply, MsgFlags::MSG_DONTWAIT)?;
+        check_ack(&reply[..length])
     }
 }
 
@@ -162,9 +162,9 @@ fn new_address(address: Ipv4Addr) -> [u8; 32] {
 }
 
 /// Parses `struct nlmsgerr`, whose error is 0 or a negative errno.
-fn acknowledged(answer: &[u8]) -> Result<(), Errno> {
-    let kind = answer.get(4..6).and_then(|it| it.try_into().ok());
-    let error = answer.get(16..20).and_then(|it| it.try_into().ok());
+fn check_ack(reply: &[u8]) -> Result<(), Errno> {
+    let kind = reply.get(4..6).and_then(|it| it.try_into().ok());
+    let error = reply.get(16..20).and_then(|it| it.try_into().ok());
     match (kind.map(u16::from_ne_bytes), error.map(i32::from_ne_bytes)) {
         (Some(NLMSG_ERROR), Some(0)) => Ok(()),
         (Some(NLMSG_ERROR), Some(errno)) => Err(Errno::from_raw(-errno)),
@@ -178,18 +178,18 @@ mod tests {
 
     #[test]
     fn only_an_acknowledgement_is_success() {
-        let answer = |kind: u16, errno: i32| {
-            let mut answer = [0; 36];
-            answer[4..6].copy_from_slice(&kind.to_ne_bytes());
-            answer[16..20].copy_from_slice(&errno.to_ne_bytes());
-            answer
+        let reply = |kind: u16, errno: i32| {
+            let mut reply = [0; 36];
+            reply[4..6].copy_from_slice(&kind.to_ne_bytes());
+            reply[16..20].copy_from_slice(&errno.to_ne_bytes());
+            reply
         };
-        assert_eq!(acknowledged(&answer(NLMSG_ERROR, 0)), Ok(()));
+        assert_eq!(check_ack(&reply(NLMSG_ERROR, 0)), Ok(()));
         assert_eq!(
-            acknowledged(&answer(NLMSG_ERROR, -libc::EPERM)),
+            check_ack(&reply(NLMSG_ERROR, -libc::EPERM)),
             Err(Errno::EPERM)
         );
-        assert_eq!(acknowledged(&answer(RTM_NEWLINK, 0)), Err(Errno::EPROTO));
-        assert_eq!(acknowledged(&[]), Err(Errno::EPROTO));
+        assert_eq!(check_ack(&reply(RTM_NEWLINK, 0)), Err(Errno::EPROTO));
+        assert_eq!(check_ack(&[]), Err(Errno::EPROTO));
     }
 }

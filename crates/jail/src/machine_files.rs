@@ -75,7 +75,7 @@ pub struct Boot {
 
 impl Boot {
     /// Reads the clocks that a guest can read.
-    pub fn look() -> Self {
+    pub fn read_clocks() -> Self {
         let since = clock_gettime(ClockId::CLOCK_BOOTTIME).map_or(Duration::ZERO, Into::into);
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         Self {

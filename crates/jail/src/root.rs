@@ -212,7 +212,7 @@ fn machine_files(jail: &ZygoteJail) -> Vec<RootEntry> {
         files.extend(machine_files::in_proc(
             machine,
             &jail.hostname,
-            Boot::look(),
+            Boot::read_clocks(),
         ));
     }
     files

@@ -2,11 +2,11 @@
 //! import `libc`. The values are the same on both supported architectures.
 #![allow(missing_docs, clippy::cast_sign_loss, clippy::cast_possible_truncation)]
 
-macro_rules! of_libc {
+macro_rules! from_libc {
     ($($name:ident)*) => { $(pub const $name: u32 = libc::$name as u32;)* };
 }
 
-of_libc! {
+from_libc! {
     // sched.h. CLONE_NEWTIME is left out: clone(2) reads that bit as part of the exit signal.
     CLONE_PARENT CLONE_NEWNS CLONE_NEWCGROUP CLONE_NEWUTS CLONE_NEWIPC CLONE_NEWUSER CLONE_NEWPID CLONE_NEWNET
     SCHED_OTHER

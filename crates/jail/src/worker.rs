@@ -78,6 +78,7 @@ pub fn enter(
             Err(failure)
         }
     };
+    // These descriptor numbers were closed or reused by `place`, so they must not be closed again.
     std::mem::forget(fds);
     result
 }

@@ -9,9 +9,9 @@ static IS_CLOSED: AtomicBool = AtomicBool::new(false);
 // function relies on no state that is initialised later than the loader runs.
 #[used]
 #[unsafe(link_section = ".init_array")]
-static BEFORE_MAIN: extern "C" fn() = look;
+static BEFORE_MAIN: extern "C" fn() = record_stdout;
 
-extern "C" fn look() {
+extern "C" fn record_stdout() {
     // SAFETY: integer arguments only; the number need not be an open descriptor.
     let flags = unsafe { libc::fcntl(libc::STDOUT_FILENO, libc::F_GETFD) };
     IS_CLOSED.store(flags < 0, Ordering::Relaxed);

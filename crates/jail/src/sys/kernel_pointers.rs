@@ -13,7 +13,7 @@ mod restartable {
     /// The length that every kernel accepts, even if its own area is larger.
     pub const LENGTH: usize = 32;
     /// The longest area that glibc may have registered.
-    pub const MOST: usize = 256;
+    pub const MAX_LENGTH: usize = 256;
     /// `RSEQ_FLAG_UNREGISTER`.
     pub const UNREGISTER: i32 = 1;
     /// `RSEQ_SIG` on x86-64.
@@ -87,7 +87,7 @@ pub fn detach() -> Result<(), Errno> {
     let Some(area) = restartable_area() else {
         return Ok(());
     };
-    let lengths = (restartable::LENGTH..=restartable::MOST).step_by(restartable::LENGTH);
+    let lengths = (restartable::LENGTH..=restartable::MAX_LENGTH).step_by(restartable::LENGTH);
     let mut last = Errno::EINVAL;
     for length in lengths {
         match register(area, length, restartable::UNREGISTER) {

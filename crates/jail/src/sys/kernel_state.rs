@@ -46,7 +46,7 @@ impl KernelState {
         let mut timers = Vec::new();
         for which in TIMERS {
             let mut timer = MaybeUninit::<libc::itimerval>::zeroed();
-            // SAFETY: the kernel fills what it is given, which is valid as zeros too.
+            // SAFETY: the kernel writes to `timer`, which is live and for which zeros are valid.
             timers.push(unsafe {
                 check(libc::getitimer(which, timer.as_mut_ptr()).into())?;
                 timer.assume_init()

@@ -23,7 +23,7 @@ pub fn share_page_tables(proc: BorrowedFd) -> Result<usize, Errno> {
     Ok(maps
         .lines()
         .filter_map(Mapping::parse)
-        .filter(|mapping| mapping.is_text() && write_to(mapping).is_ok())
+        .filter(|mapping| mapping.is_text() && touch_first_page(mapping).is_ok())
         .count())
 }
 
@@ -90,7 +90,7 @@ pub fn shares(proc: BorrowedFd) -> Result<bool, Errno> {
 
 /// The size below which a waiting process keeps an anonymous mapping: the stack of an init is such a mapping. Python's
 /// own allocations are in larger mappings and in the heap.
-const KEPT: usize = 128 << 10;
+const MAX_KEPT: usize = 128 << 10;
 
 /// Frees the memory of a process that only waits from now on, and exits with the status that `wait` returns.
 ///
@@ -144,7 +144,7 @@ fn find_unneeded(proc: BorrowedFd, unneeded: &mut [(usize, usize)]) -> Result<()
         let is_kept = is_used(&mapping)
             || match mapping.path {
                 // The zero-initialised data (.bss) of a file directly follows the rest of its data.
-                "" => mapping.length < KEPT || mapping.start == data_end,
+                "" => mapping.length < MAX_KEPT || mapping.start == data_end,
                 "[heap]" => false,
                 // Mappings without a file path are the kernel's.
                 path => !mapping.is_file() || files.contains(&path),
@@ -255,7 +255,7 @@ impl<'a> Mapping<'a> {
 }
 
 /// Writes one byte of a mapping with its existing value, into a private copy of its page.
-fn write_to(text: &Mapping) -> Result<(), Errno> {
+fn touch_first_page(text: &Mapping) -> Result<(), Errno> {
     let protection = text.protection();
     text.protect(protection | libc::PROT_WRITE)?;
     let byte = text.start as *mut u8;

@@ -84,24 +84,24 @@ pub fn data(proc: BorrowedFd, statm: &str) -> Result<u64, Errno> {
 /// Returns the resident anonymous memory of a process plus its page tables, in bytes: `RssAnon` and `VmPTE` of the
 /// `status` file at this path. Does not allocate.
 pub fn private(proc: impl AsFd, status: &str) -> Result<u64, Errno> {
-    of_status(proc, status, &[b"RssAnon:", PAGE_TABLES])
+    sum_of_lines(proc, status, &[b"RssAnon:", PAGE_TABLES])
 }
 
 /// Returns the resident memory of a process plus its page tables, in bytes: `VmRSS` and `VmPTE` of the `status` file at
 /// this path. Page tables matter: a process that only reads one page in each 2 MiB uses page tables and nothing else.
 pub fn resident(proc: impl AsFd, status: &str) -> Result<u64, Errno> {
-    of_status(proc, status, &[b"VmRSS:", PAGE_TABLES])
+    sum_of_lines(proc, status, &[b"VmRSS:", PAGE_TABLES])
 }
 
 /// Returns the size of a process's page tables, in bytes: `VmPTE` of the `status` file at this path.
 pub fn page_tables(proc: impl AsFd, status: &str) -> Result<u64, Errno> {
-    of_status(proc, status, &[PAGE_TABLES])
+    sum_of_lines(proc, status, &[PAGE_TABLES])
 }
 
 const PAGE_TABLES: &[u8] = b"VmPTE:";
 
 /// Returns the sum of the named lines of a `status` file, in bytes.
-fn of_status(proc: impl AsFd, status: &str, names: &[&[u8]]) -> Result<u64, Errno> {
+fn sum_of_lines(proc: impl AsFd, status: &str, names: &[&[u8]]) -> Result<u64, Errno> {
     let flags = OFlag::O_RDONLY | OFlag::O_CLOEXEC;
     let file = openat(proc, status, flags, Mode::empty())?;
     // The file is shorter than 2 KiB, and these lines are in its first half.
@@ -217,8 +217,8 @@ fn first_entry(entries: &[u8]) -> Option<(&[u8], &[u8])> {
 
 /// Returns the target of a symbolic link.
 pub fn link(proc: BorrowedFd, path: &str) -> Result<String, Errno> {
-    let says = readlinkat(proc, path)?;
-    says.into_string().map_err(|_| Errno::EILSEQ)
+    let target = readlinkat(proc, path)?;
+    target.into_string().map_err(|_| Errno::EILSEQ)
 }
 
 /// Writes a whole file in one call.

@@ -17,7 +17,7 @@ use sandfork_jail::sys::procfs::private;
 /// The memory that a worker may use beyond its zygote's, bytes.
 static ALLOWANCE: AtomicU64 = AtomicU64::new(u64::MAX);
 /// The memory that a worker may use in total, bytes.
-static MOST: AtomicU64 = AtomicU64::new(u64::MAX);
+static LIMIT: AtomicU64 = AtomicU64::new(u64::MAX);
 /// The bytes that may be allocated before the process is measured again. A zygote is never measured.
 static UNMEASURED: AtomicU64 = AtomicU64::new(u64::MAX);
 /// The reserve that is currently granted, while a guest's exception is described.
@@ -31,13 +31,13 @@ static REFUSED: AtomicBool = AtomicBool::new(false);
 const RESERVE: u64 = 4 << 20;
 
 /// The minimum number of bytes between measurements. A measurement costs about as much as filling this many bytes.
-const LEAST_UNMEASURED: u64 = 256 << 10;
+const MIN_UNMEASURED: u64 = 256 << 10;
 
 /// Sets the allowance of workers forked from this process: `bytes` beyond its current memory. `proc` is the root of a
 /// procfs.
 pub fn set_allowance(proc: BorrowedFd, bytes: u64) -> Result<(), Errno> {
-    let has = private(proc, "self/status")?;
-    MOST.store(has.saturating_add(bytes), Relaxed);
+    let used = private(proc, "self/status")?;
+    LIMIT.store(used.saturating_add(bytes), Relaxed);
     ALLOWANCE.store(bytes, Relaxed);
     python::guard_allocators::<Allowance>();
     Ok(())
@@ -74,13 +74,13 @@ fn fits(bytes: u64) -> bool {
 
 fn has_room(bytes: u64) -> bool {
     // Without a /proc nothing can be measured, and only the cgroup enforces the limit.
-    let Ok(has) = private(AT_FDCWD, "/proc/self/status") else {
+    let Ok(used) = private(AT_FDCWD, "/proc/self/status") else {
         return true;
     };
-    let most = MOST.load(Relaxed).saturating_add(RESERVED.load(Relaxed));
-    let rest = most.checked_sub(has.saturating_add(bytes));
+    let limit = LIMIT.load(Relaxed).saturating_add(RESERVED.load(Relaxed));
+    let rest = limit.checked_sub(used.saturating_add(bytes));
     // Other memory grows too, so only half of the rest may be allocated without a measurement.
-    let unmeasured = rest.map_or(0, |rest| (rest / 2).max(LEAST_UNMEASURED));
+    let unmeasured = rest.map_or(0, |rest| (rest / 2).max(MIN_UNMEASURED));
     UNMEASURED.store(unmeasured, Relaxed);
     rest.is_some()
 }

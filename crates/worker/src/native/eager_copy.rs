@@ -17,7 +17,7 @@ use sandfork_jail::sys::uninterrupted;
 use sandfork_jail::zygote::Zygote;
 
 /// The maximum number of pages that are copied at each fork. A worker writes to 250 to 450.
-const MOST: usize = 1024;
+const MAX_PAGES: usize = 1024;
 
 /// Pins the pages, and returns how many each fork copies eagerly from here on.
 ///
@@ -56,7 +56,7 @@ pub fn arrange(zygote: &mut Zygote, rehearse: impl FnOnce()) -> Result<usize, Er
     let copied = copied?;
     let bytes: usize = copied.iter().map(ExactSizeIterator::len).sum();
     let pages = bytes / usize::try_from(page_size()).map_err(|_| Errno::EOVERFLOW)?;
-    if pages > MOST {
+    if pages > MAX_PAGES {
         return Err(Errno::E2BIG);
     }
     let ring: OwnedFd = pin(&copied)?;

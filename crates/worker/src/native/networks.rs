@@ -15,7 +15,7 @@ use nix::sys::uio::pread;
 
 /// The maximum number of namespaces kept for reuse. Sockets may remain in some: the kernel garbage-collects sockets
 /// that refer to each other through descriptors in flight at a time of its choosing.
-const MOST_FREE: usize = 16;
+const MAX_FREE: usize = 16;
 
 /// An empty network namespace, in which no interface is up.
 pub struct Network {
@@ -60,7 +60,7 @@ impl Networks {
 
     /// Returns the namespace of a worker that has no process left to the pool.
     pub fn take_back(&mut self, network: Network) {
-        if self.free.len() >= MOST_FREE {
+        if self.free.len() >= MAX_FREE {
             self.free.remove(0);
         }
         self.free.push(network);

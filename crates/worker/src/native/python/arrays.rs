@@ -27,7 +27,7 @@ const GET_HANDLER: usize = 305;
 /// `NPY_VERSION` of numpy 1 and of numpy 2.
 const KNOWN_ABIS: [c_uint; 2] = [0x0100_0009, 0x0200_0000];
 /// `NPY_1_22_API_VERSION`, the first with handlers.
-const LEAST_API: c_uint = 0xf;
+const MIN_API: c_uint = 0xf;
 
 /// Makes `A` check the data of each array that the calling thread creates from now on.
 ///
@@ -51,7 +51,7 @@ fn guard<A: Admission>(module: &Object) -> Result<(), Raised> {
             let ask: extern "C" fn() -> c_uint = std::mem::transmute(*table.add(place));
             ask()
         };
-        if !KNOWN_ABIS.contains(&version(ABI_VERSION)) || version(API_VERSION) < LEAST_API {
+        if !KNOWN_ABIS.contains(&version(ABI_VERSION)) || version(API_VERSION) < MIN_API {
             return Ok(());
         }
         let get: extern "C" fn() -> *mut PyObject = std::mem::transmute(*table.add(GET_HANDLER));

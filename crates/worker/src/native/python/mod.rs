@@ -162,7 +162,7 @@ pub fn set_flags(values: &[Flag]) -> Result<(), String> {
 
 /// Prepares the interpreter for a fork, in the parent.
 pub fn before_fork() {
-    // SAFETY: called from a function of the module, so with the interpreter's lock held.
+    // SAFETY: called from a function of the module, so with the GIL held.
     unsafe { PyOS_BeforeFork() }
 }
 

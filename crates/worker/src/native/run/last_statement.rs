@@ -20,7 +20,7 @@ pub enum LastStatement {
 }
 
 /// The maximum nesting depth of f-strings. CPython allows 150; programs use 2.
-const MOST_NESTED: usize = 8;
+const MAX_NESTED: usize = 8;
 
 /// Keywords that begin a statement other than an expression.
 const KEYWORDS: &str = "assert async break class continue def del elif else except finally for from global if \
@@ -212,7 +212,7 @@ impl<'a> Lexer<'a> {
 
     /// Consumes a replacement field, starting at its brace.
     fn field(&mut self, nested: usize) -> Option<()> {
-        if nested > MOST_NESTED {
+        if nested > MAX_NESTED {
             return None;
         }
         self.at += 1;

@@ -36,8 +36,8 @@ impl Program {
         let text = std::str::from_utf8(source).ok()?;
         let parts = Parts::of(text, wanted)?;
         let codes = parts.compile(filename, &offer.filters, &offer.as_error);
-        let place = |codes| Self::place(offer, filename, argv, text, codes);
-        let prepared = codes.and_then(|codes| codes.map(place).transpose());
+        let install = |codes| Self::install(offer, filename, argv, text, codes);
+        let prepared = codes.and_then(|codes| codes.map(install).transpose());
         prepared.unwrap_or_else(|Raised| {
             clear_exception();
             None
@@ -45,7 +45,7 @@ impl Program {
     }
 
     /// Creates the module, and registers the program in `sys` and `linecache`.
-    fn place(
+    fn install(
         offer: &Offer,
         filename: &str,
         argv: &[&str],

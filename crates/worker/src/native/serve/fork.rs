@@ -47,7 +47,7 @@ impl Server {
         // This affects children only: the zygote itself stays in its namespace, and resets the setting for the next
         // worker.
         unshare(CloneFlags::CLONE_NEWPID).in_step(Step::PidNamespace)?;
-        self.is_away = true;
+        self.pid_ns_unshared = true;
         let init = sys::namespace_init::spawn(&mut self.stacks, InitLifetime::UntilKilled);
         let init = init.in_step(Step::SpawnInit);
         let forked = init.and_then(|init| match self.fork() {
@@ -81,10 +81,10 @@ impl Server {
 
     /// Makes the zygote's next children enter its own pid namespace again.
     fn reset_child_namespace(&mut self) -> Result<(), Failure> {
-        if self.is_away {
+        if self.pid_ns_unshared {
             sys::process::enter_namespaces(self.home.as_fd(), CloneFlags::CLONE_NEWPID.bits())
                 .in_step(Step::PidNamespace)?;
-            self.is_away = false;
+            self.pid_ns_unshared = false;
         }
         Ok(())
     }

@@ -50,7 +50,7 @@ pub struct Server {
     /// The pidfd of the zygote, to return to its pid namespace after each fork.
     home: OwnedFd,
     /// Whether the zygote's next child would enter another pid namespace.
-    is_away: bool,
+    pid_ns_unshared: bool,
     /// The pool of network namespaces, unless workers create their own.
     networks: Option<Networks>,
     events: Epoll,
@@ -118,7 +118,7 @@ impl Server {
             networks,
             stacks: InitStacks::reserve(usize::from(MAX_WORKERS))?,
             home: sys::pidfd::open(getpid())?,
-            is_away: false,
+            pid_ns_unshared: false,
             events,
             children,
             mask_before,

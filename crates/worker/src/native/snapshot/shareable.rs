@@ -12,15 +12,15 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use crate::native::python::ArenaLog;
 
 /// The maximum number of ranges.
-const MOST: usize = 4096;
+const MAX_RANGES: usize = 4096;
 
 /// The maximum number of addresses that are checked for a block: a mapping may be full of other data.
-const MOST_LOOKS: usize = 16_384;
+const MAX_PROBES: usize = 16_384;
 
 const PAGE: u64 = 4096;
 
 /// The minimum size of a block that malloc(3) gives its own mapping (`M_MMAP_THRESHOLD`).
-const LEAST_BLOCK: u64 = 128 << 10;
+const MIN_BLOCK: u64 = 128 << 10;
 
 /// The flag in the size field of such a block (`IS_MMAPPED` of glibc's malloc/malloc.c).
 const IS_MAPPED: u64 = 2;
@@ -74,7 +74,7 @@ pub fn ranges() -> Vec<[u64; 2]> {
     let mut found = blocks(&arenas).unwrap_or_default();
     found.extend(arenas);
     found.sort_unstable();
-    found.truncate(MOST);
+    found.truncate(MAX_RANGES);
     found
 }
 
@@ -83,7 +83,7 @@ fn blocks(arenas: &[[u64; 2]]) -> Option<Vec<[u64; 2]>> {
     let maps = fs::read("/proc/self/maps").ok()?;
     let memory = File::open("/proc/self/mem").ok()?;
     let mut found = Vec::new();
-    let mut looks = 0;
+    let mut probes = 0;
     let mut last_end = 0;
     for line in maps.split(|byte| *byte == b'\n') {
         let Some((start, end)) = anonymous(line) else {
@@ -91,12 +91,12 @@ fn blocks(arenas: &[[u64; 2]]) -> Option<Vec<[u64; 2]>> {
         };
         // madvise(2) may have split a block into several mappings.
         let mut at = start.max(last_end);
-        while at + PAGE <= end && looks < MOST_LOOKS {
+        while at + PAGE <= end && probes < MAX_PROBES {
             if let Ok(place) = arenas.binary_search_by_key(&at, |[start, _]| *start) {
                 at = arenas[place][1];
                 continue;
             }
-            looks += 1;
+            probes += 1;
             match size_of_block(&memory, at) {
                 Some(size) => {
                     found.push([at + PAGE, at + size]);
@@ -144,7 +144,7 @@ fn size_in_header(before: u64, size: u64) -> Option<u64> {
     let sizes = [Some(size), size.checked_add(HEADER as u64)];
     let mut whole = sizes.into_iter().flatten();
     let size = whole.find(|size| size.is_multiple_of(PAGE))?;
-    (before == 0 && flags == IS_MAPPED && size >= LEAST_BLOCK).then_some(size)
+    (before == 0 && flags == IS_MAPPED && size >= MIN_BLOCK).then_some(size)
 }
 
 #[cfg(test)]

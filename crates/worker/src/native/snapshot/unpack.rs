@@ -27,7 +27,7 @@ use sandfork_jail::archive::{ENTRY, Entry, Kind, PIECE, piece_of};
 const CHUNK: usize = 1 << 20;
 
 /// The maximum number of inode numbers of a tree that are skipped to recreate others.
-const MOST_SKIPPED: u64 = 100_000;
+const MAX_SKIPPED: u64 = 100_000;
 
 /// All permission bits of a mode.
 const MODE: u32 = 0o7777;
@@ -138,7 +138,7 @@ impl Tree {
             unnamed: BTreeSet::new(),
             named: BTreeMap::new(),
             directories: Vec::new(),
-            spare: MOST_SKIPPED,
+            spare: MAX_SKIPPED,
             next: None,
         })
     }
