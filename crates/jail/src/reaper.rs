@@ -64,7 +64,7 @@ pub enum EndReason {
 }
 
 /// How long the reaper waits for killed processes before it looks for more, milliseconds.
-const PATIENCE_MS: u16 = 10;
+const KILL_RETRY_MS: u16 = 10;
 
 impl Reaper {
     /// Turns this process into the reaper of its child `main`.
@@ -124,7 +124,7 @@ impl Reaper {
             }
             self.kill(proc);
             let mut fds = [PollFd::new(self.children.as_fd(), PollFlags::POLLIN)];
-            match poll(&mut fds, PollTimeout::from(PATIENCE_MS)) {
+            match poll(&mut fds, PollTimeout::from(KILL_RETRY_MS)) {
                 Ok(_) | Err(Errno::EINTR) => {}
                 Err(errno) => return Err(errno),
             }

@@ -269,7 +269,7 @@ pub(super) fn watch_failed(failure: Failure) -> i32 {
     // The process may have no memory left to allocate from.
     let mut line = [0; 256];
     let mut rest = line.as_mut_slice();
-    _ = writeln!(rest, "the process above it {failure}");
+    _ = writeln!(rest, "the process that watches the zygote {failure}");
     let length = 256 - rest.len();
     _ = nix::unistd::write(std::io::stderr(), &line[..length]);
     EXIT_STATUS

@@ -25,7 +25,7 @@ def reduced(pickler, item):
 
             name = item.__qualname__
             raise PicklingError(
-                "a process of the start method %r cannot import %r from `__main__`, which is no file here: %s"
+                "a process of the start method %r cannot import %r from `__main__`, which is not a file here: %s"
                 % (method, name, REMEDY)
             )
     return NotImplemented

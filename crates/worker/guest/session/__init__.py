@@ -101,7 +101,7 @@ class Session(Runner):
         result = {"kind": "result", "id": request["id"], "status": "ok"}
         try:
             if kind == "snapshot":
-                result["id"] = self.stand(request["id"])
+                result["id"] = self.suspend(request["id"])
             elif kind == "tools":
                 self.tools.define(request["tools"], vars(self.main))
             else:
@@ -110,7 +110,7 @@ class Session(Runner):
             describe(result, error)
         self.send(result, ())
 
-    def stand(self, number):
+    def suspend(self, number):
         """Suspends while the supervisor copies this worker. Returns the id of the request to reply to, which
         in a copy is the id of the request that created the copy."""
         self.loop.close_descriptors()

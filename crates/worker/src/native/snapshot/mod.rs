@@ -33,7 +33,7 @@ const STREAMS: Range<RawFd> = 0..3;
 /// `stand`: called in a session's worker, between two cells, with the id of the request. Returns an empty string in
 /// this worker, and the id of another request in a worker that was restored from the copy.
 pub fn suspend_for_copy(number: &str) -> Result<String, String> {
-    let number: u64 = number.parse().map_err(|_| "a request has a number")?;
+    let number: u64 = number.parse().map_err(|_| "the id of the request is not a number")?;
     let state = KernelState::save().map_err(|errno| failed("read the kernel's state", errno))?;
     let link = Link::inherited();
     let mut frame = StandingFrame::new(number, &[], &shareable::ranges());
@@ -97,8 +97,8 @@ impl StandingFrame {
 /// `restore`: called in a worker that was checked and has run no guest code, with the id of the request and the
 /// supervisor's order. Returns only if an operation failed before the memory was replaced.
 pub fn restore(argument: &str) -> Result<String, String> {
-    let (number, order) = argument.split_once('\n').ok_or("an order has a number")?;
-    let number: u64 = number.parse().map_err(|_| "a request has a number")?;
+    let (number, order) = argument.split_once('\n').ok_or("the request has no id")?;
+    let number: u64 = number.parse().map_err(|_| "the id of the request is not a number")?;
     let order: Order = serde_json::from_str(order).map_err(|error| error.to_string())?;
     let images = restore_outside_memory(&order)?;
     drop(order);
@@ -128,7 +128,7 @@ pub fn passed(what: &str) -> Result<OwnedFd, String> {
     let data = ManuallyDrop::new(sys::descriptors::inherited(DATA));
     let received = sys::descriptors::receive(data.as_fd(), &mut [0; 1]);
     let passed = received.and_then(|(_, mut fds)| fds.pop().ok_or(Errno::EBADF));
-    passed.map_err(|errno| format!("could not receive its {what}: {}", errno.desc()))
+    passed.map_err(|errno| format!("could not receive the {what}: {}", errno.desc()))
 }
 
 /// Formats a failed operation as a sentence.
@@ -162,7 +162,7 @@ fn reopen(order: &Order, images: Vec<OwnedFd>) -> Result<Vec<RawFd>, String> {
     for one in wanted {
         make(one, &streams).map_err(|errno| match &one.open {
             Opened::File { path, .. } => format!("`{path}` cannot be opened again: {errno}"),
-            Opened::Same(_) => format!("descriptor {} cannot be made: {errno}", one.number),
+            Opened::Same(_) => format!("descriptor {} cannot be recreated: {errno}", one.number),
         })?;
     }
     let unwanted = STREAMS.filter(|stream| !is_wanted(stream));

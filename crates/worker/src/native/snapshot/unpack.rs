@@ -44,7 +44,7 @@ const DIRECTORY: OFlag = OFlag::O_RDONLY
 pub fn unpack(stream: &File, directories: &[String]) -> Result<(), String> {
     let mut reader = BufReader::with_capacity(CHUNK, stream);
     for directory in directories {
-        let failed = |error: io::Error| format!("`{directory}` cannot be filled: {error}");
+        let failed = |error: io::Error| format!("`{directory}` cannot be restored: {error}");
         let root = open(directory.as_str(), DIRECTORY, Mode::empty()).map_err(io::Error::from);
         let root = root.map_err(failed)?;
         let mut tree = Tree::new(root).map_err(failed)?;
