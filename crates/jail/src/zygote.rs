@@ -183,7 +183,7 @@ pub(super) fn finish(
     nix::sys::prctl::set_no_new_privs().in_step(Step::NoNewPrivs)?;
     // Guests see the zygote's arguments as those of their init, which shares its memory.
     sys::process::hide_arguments(proc.as_fd()).in_step(Step::HideArguments)?;
-    // While the process is still dumpable, which the kernel requires for opening the file.
+    // While the process is dumpable: afterwards root owns the files of /proc/self.
     let pagemap = match lifetime {
         Lifetime::ManyRuns => sys::procfs::open(proc.as_fd(), "self/pagemap").ok(),
         Lifetime::OneRun => None,

@@ -42,7 +42,7 @@ impl Server {
                 }
             });
         }
-        // An earlier attempt to return may have failed. Forking from another namespace is not possible.
+        // An earlier attempt to return may have failed. The worker's namespace must be created from the zygote's own.
         self.reset_child_namespace()?;
         // This affects children only: the zygote itself stays in its namespace, and resets the setting for the next
         // worker.
