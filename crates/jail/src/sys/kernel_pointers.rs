@@ -55,8 +55,8 @@ impl KernelPointers {
     pub fn attach(self) -> Result<(), Errno> {
         self.set()?;
         if let Some(area) = restartable_area() {
-            // This fails if the area is still registered, because equal memory was mapped in its place. Without the
-            // registration, glibc falls back to asking the kernel.
+            // Errors are ignored: the area is still registered if equal memory was mapped in its place, and without a
+            // registration glibc asks the kernel instead.
             _ = register(area, restartable::LENGTH, 0);
         }
         // glibc caches the end of the heap, which differs now if the memory came from another process.
