@@ -50,9 +50,9 @@ pub fn collapse(proc: BorrowedFd) -> Result<usize, Errno> {
         .sum())
 }
 
-/// Returns freed memory that the C library retains to the kernel (malloc_trim(3)).
+/// Releases freed memory that the C library still holds (malloc_trim(3)).
 ///
-/// On its own the library returns only memory above the last object in use.
+/// On its own the library releases only memory above the last object in use.
 pub fn trim() {
     // SAFETY: takes no pointer and is thread-safe.
     #[cfg(target_env = "gnu")]

@@ -64,7 +64,7 @@ impl InitStacks {
         self.free.pop().ok_or(Errno::EAGAIN)
     }
 
-    /// Returns the stack of an init that has been reaped to the pool.
+    /// Puts the stack of a reaped init back into the pool.
     pub fn release(&mut self, init: &NamespaceInit) {
         self.free.push(init.stack);
     }

@@ -60,7 +60,7 @@ impl Admission for Allowance {
     }
 }
 
-/// Measures. Before it refuses, returns memory that the C library retains to the kernel and measures again.
+/// Measures. If there is too little room, releases freed memory that the C library still holds and measures again.
 #[cold]
 fn fits(bytes: u64) -> bool {
     let errno = Errno::last_raw();

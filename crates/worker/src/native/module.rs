@@ -21,7 +21,7 @@
 //! | `run` | the tuple `offer` of `worker.py` | in a worker: greets the supervisor and serves its run. Returns only the part that is left to Python |
 //! | `compile` | a tuple: source, file name, the wanted value, the warning filters and a filter that turns every warning into an error | in a session: returns the code of everything but a trailing expression, and the code of that expression; `None` if they need a parser |
 //! | `programs` | the path of the interpreter | in a session, before guest code: prepares the process that starts programs |
-//! | `trim` | | in a worker: returns memory that the C library retains to the kernel |
+//! | `trim` | | in a worker: releases freed memory that the C library still holds |
 //! | `stand` | the id of a request | in a session: suspends the worker while the supervisor copies its memory. Returns an empty string, or in a worker that was restored from the copy the id of its request |
 //! | `restore` | the id of a request and, on the next line, the supervisor's order | in a worker: replaces its memory by another worker's. Returns only with an error |
 #![allow(clippy::unnecessary_wraps)] // functions in the module's table share one signature

@@ -58,7 +58,7 @@ impl Networks {
         made
     }
 
-    /// Returns the namespace of a worker that has no process left to the pool.
+    /// Puts the namespace of a worker that has no process left back into the pool.
     pub fn take_back(&mut self, network: Network) {
         if self.free.len() >= MAX_FREE {
             self.free.remove(0);

@@ -278,7 +278,7 @@ impl Server {
         lent.in_step(Step::LendNetwork)
     }
 
-    /// Returns the namespace of a worker that has no process left to the pool.
+    /// Puts the namespace of a worker that has no process left back into the pool.
     fn take_back(&mut self, network: Option<Network>) {
         if let (Some(networks), Some(network)) = (&mut self.networks, network) {
             networks.take_back(network);
