@@ -27,7 +27,7 @@ const NO_PRIVILEGE: MsFlags = MsFlags::MS_NOSUID.union(MsFlags::MS_NODEV);
 /// Mount flags: additionally, no file can be executed.
 const NO_PROGRAMS: MsFlags = NO_PRIVILEGE.union(MsFlags::MS_NOEXEC);
 
-/// The parts of the host that the root shows, opened while the process still has permission to.
+/// The parts of the host that the root shows, opened while the process still has the permission.
 pub struct FromHost {
     trees: Vec<Tree>,
     certificates: Vec<u8>,

@@ -200,10 +200,7 @@ fn failing_step_is_reported_with_its_errno() {
     for (case, (steps, name, errno)) in cases.iter().enumerate() {
         let program = std::env::current_exe().expect("it is this program");
         let mut command = Command::new(program);
-        command.args([
-            "--exact",
-            "restore::tests::child_executes_one_failing_case",
-        ]);
+        command.args(["--exact", "restore::tests::child_executes_one_failing_case"]);
         let output = command.env(CASE, case.to_string()).output();
         let output = output.expect("this program can be started again");
         assert_eq!(output.status.code(), Some(1), "{name}: {output:?}");
