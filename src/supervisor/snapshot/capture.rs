@@ -1,4 +1,4 @@
-//! Copies a worker that stands.
+//! Captures the state of a worker that waits at its copy point.
 
 use std::io::{BufReader, Read};
 use std::os::fd::{AsFd, OwnedFd};
@@ -11,7 +11,7 @@ use nix::sys::stat::{SFlag, fstat, fstatat, major, minor};
 use nix::unistd::Pid;
 
 use super::descriptors::{Found, Kind, MOST_DESCRIPTORS, Outputs, keep};
-use super::layers::LayersInMaking;
+use super::layers::LayersBuilder;
 use super::medium::{DiskShare, Medium};
 use super::pack::{Lent, pack};
 use super::refusal::{Doing, SnapshotRefusal};
@@ -28,41 +28,41 @@ use sandfork_jail::program::WorkerJail;
 use sandfork_jail::restore::{Descriptor, Opened};
 use sandfork_jail::sys;
 
-/// How often the threads are counted before there are too many: one that was joined is there until the kernel has run
-/// its end, for which it waits its turn on a busy host.
+/// How often the threads are counted before the capture is refused. A joined thread stays listed until the kernel has
+/// run its exit, which can take a while on a busy host.
 const THREAD_LOOKS: usize = 250;
 const THREAD_PAUSE: Duration = Duration::from_millis(1);
 
-/// A session's worker.
+/// A session's worker, and what the supervisor knows about it.
 #[derive(Clone, Copy, Debug)]
 pub struct Source<'a> {
     /// The worker.
     pub worker: &'a Worker,
-    /// Its zygote.
+    /// The zygote that forked the worker.
     pub zygote: &'a Arc<Zygote>,
-    /// Its jail.
+    /// The worker's jail.
     pub jail: &'a WorkerJail,
-    /// How many cells it has run.
+    /// The number of cells that the worker has run.
     pub cells: u64,
-    /// Its limits.
+    /// The session's limits.
     pub limits: &'a Limits,
-    /// The base of a copy: of the state that it has taken on, or that was copied of it last.
+    /// The layers that a copy can share: those of the image that the worker was restored from, or of its last snapshot.
     pub base: Option<Base<'a>>,
-    /// The files that its caller may still write to.
+    /// Files that the caller may still have open for writing.
     pub lent: &'a LentFiles,
-    /// What its sandbox has on disks.
+    /// The disk space that the sandbox's images take.
     pub share: &'a DiskShare,
-    /// The inode of the socket over which its programs are summoned, if it has one.
+    /// The inode of the socket over which the program server is started, if there is one.
     pub summons: Option<u64>,
 }
 
-/// Requires that nothing of a worker runs but its main thread. `tree` has its processes.
+/// Requires that the worker's only task is its main thread. `tree` lists the processes of the worker.
 pub fn require_alone(worker: &Worker, tree: &[Pid]) -> Result<(), SnapshotRefusal> {
     let main = worker.proc.pid;
     if let Some(other) = tree.iter().find(|pid| pid.as_raw() != main) {
         let about = |file| std::fs::read(format!("/proc/{other}/{file}")).unwrap_or_default();
         let name = name_of(&about("comm"));
-        let (pid, has_ended) = seen_inside(&String::from_utf8_lossy(&about("status")));
+        let (pid, has_ended) = parse_status(&String::from_utf8_lossy(&about("status")));
         let pid = pid.unwrap_or(other.as_raw());
         let how = if has_ended {
             "has ended, and nothing has waited for it (wait, poll); do that first"
@@ -91,7 +91,7 @@ pub fn require_alone(worker: &Worker, tree: &[Pid]) -> Result<(), SnapshotRefusa
     }
 }
 
-/// Requires that so many bytes are within a limit, of which there is so much room.
+/// Requires that `bytes` fit into `room`, which is what remains of `limit`.
 pub fn require_room(
     limits: &Limits,
     bytes: u64,
@@ -108,13 +108,13 @@ pub fn require_room(
     )))
 }
 
-/// The name of a process or a thread, which the guest chooses.
+/// Returns the name of a process or thread, which the guest chooses.
 fn name_of(name: &[u8]) -> String {
     String::from_utf8_lossy(name.trim_ascii_end()).into_owned()
 }
 
-/// The number that a process has for its session, and whether it has ended, by its `status` file.
-fn seen_inside(status: &str) -> (Option<i32>, bool) {
+/// Parses a `status` file: the PID inside the session's namespace, and whether the process is a zombie.
+fn parse_status(status: &str) -> (Option<i32>, bool) {
     let last_of = |name: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(name));
         line.unwrap_or_default().split_ascii_whitespace().last()
@@ -124,7 +124,7 @@ fn seen_inside(status: &str) -> (Option<i32>, bool) {
 }
 
 impl Source<'_> {
-    /// Copies the worker, which stands there.
+    /// Copies the worker, which waits at the copy point `standing`.
     pub fn capture(
         &self,
         standing: CopyPoint,
@@ -141,28 +141,28 @@ impl Source<'_> {
         let bytes: u64 = pages.own.iter().map(|range| range.end - range.start).sum();
         require_room(self.limits, bytes, self.limits.memory(), LimitName::Memory)?;
         let files = Files::measure(&self.worker.directories).bytes.unwrap_or(0);
-        // The base may have all of the memory.
+        // The base may hold all of the memory.
         let least = self.base.map_or(bytes, |_| 0) + files;
         self.require_kept(least, room)?;
         if medium == Medium::Disk {
-            // The worker that goes on maps none of it, and has all of it as its own.
+            // A restored worker maps nothing of an image on disk: all of its memory is private.
             let most = self.limits.memory_allowance();
             require_room(self.limits, bytes + files, most, LimitName::Memory)?;
         }
         let (memory, reserved) = medium.reserve(bytes.min(room), files, self.share)?;
-        let mut making = LayersInMaking::new(&memory, self.base);
-        self.copy(&pages.own, &mut making, room)?;
+        let mut builder = LayersBuilder::new(&memory, self.base);
+        self.copy(&pages.own, &mut builder, room)?;
         let descriptors = self.descriptors()?;
         let mapped = self.mapped_files(&regions)?;
         let trees = medium.file(c"sandfork-files")?;
-        // Elsewhere the worker goes on, with the files that its caller has.
+        // After a pause the session continues in another worker, while its caller keeps the files that it has open.
         let lent = (medium == Medium::Disk).then_some(Lent {
             files: self.lent,
             owner: self.worker.ids,
         });
         let packed = pack(&self.worker.directories, self.jail, &trees, lent)?;
-        self.require_kept(making.written + packed.bytes, room)?;
-        // The number was this process's until now: all that was read is of this one.
+        self.require_kept(builder.written + packed.bytes, room)?;
+        // If the worker's process still exists now, its PID was not reused, so everything that was read belongs to it.
         sys::pidfd::is_there(self.worker.process.as_fd()).doing("find the worker")?;
         Ok(Image {
             zygote: Arc::clone(self.zygote),
@@ -170,7 +170,7 @@ impl Source<'_> {
                 Medium::Memory => ImageKind::Copy,
                 Medium::Disk => ImageKind::Pause,
             },
-            layers: making.finish(
+            layers: builder.finish(
                 medium.finish(&memory)?,
                 (medium == Medium::Disk).then_some(reserved),
             ),
@@ -188,12 +188,12 @@ impl Source<'_> {
         })
     }
 
-    /// Requires that an image that keeps so many bytes is within the room for it.
+    /// Requires that an image of `bytes` fits into `room`.
     pub fn require_kept(&self, bytes: u64, room: u64) -> Result<(), SnapshotRefusal> {
         require_room(self.limits, bytes, room, LimitName::SnapshotBytes)
     }
 
-    /// Its mappings, from `maps` or `smaps`.
+    /// Parses the worker's mappings from `/proc/PID/maps` or `/proc/PID/smaps`.
     pub fn regions(&self, file: &str) -> Result<Vec<Region>, SnapshotRefusal> {
         let file = self.worker.proc.open(file).doing("read its mappings")?;
         let mut text = BufReader::new(file.take(MOST_TEXT));
@@ -261,7 +261,8 @@ impl Source<'_> {
         })
     }
 
-    /// Finds one that shares its position, as after dup(2). `files` are the open files before it, in the kernel's order.
+    /// Detects a descriptor that shares its open file description with an earlier one, as after dup(2). `files` holds
+    /// the earlier descriptors of distinct descriptions, in kcmp(2) order.
     fn same_as_before(&self, new: Descriptor, files: &mut Vec<i32>) -> Descriptor {
         if !matches!(new.open, Opened::File { .. }) {
             return new;
@@ -286,11 +287,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_has_the_number_that_its_session_knows() {
+    fn status_yields_inner_pid_and_zombie_state() {
         let status = "Name:\tState: Z\nState:\tS (sleeping)\nNSpid:\t4148\t40\t3\n";
-        assert_eq!(seen_inside(status), (Some(3), false));
+        assert_eq!(parse_status(status), (Some(3), false));
         let ended = "Name:\ttrue\nState:\tZ (zombie)\nNSpid:\t4148\t40\t3\n";
-        assert_eq!(seen_inside(ended), (Some(3), true));
-        assert_eq!(seen_inside(""), (None, false));
+        assert_eq!(parse_status(ended), (Some(3), true));
+        assert_eq!(parse_status(""), (None, false));
     }
 }

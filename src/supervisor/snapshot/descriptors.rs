@@ -1,14 +1,14 @@
-//! What a process has open, from `/proc/PID/fd` and `/proc/PID/fdinfo` (proc(5)). Pure.
+//! Decides how the descriptors of a process are restored, from `/proc/PID/fd` and `/proc/PID/fdinfo` (proc(5)). Pure.
 
 use super::refusal::SnapshotRefusal;
 use crate::plan::harmless;
 use sandfork_jail::DATA;
 use sandfork_jail::restore::{Descriptor, Opened};
 
-/// The most descriptors of a session.
+/// The maximum number of descriptors of a session.
 pub const MOST_DESCRIPTORS: usize = 1024;
 
-/// Devices that every worker has at the same path, with their numbers (null(4), random(4)).
+/// The character devices that every worker has at these paths, with major and minor numbers (null(4), random(4)).
 const DEVICES: [(&str, (u64, u64)); 5] = [
     ("/dev/null", (1, 3)),
     ("/dev/zero", (1, 5)),
@@ -17,55 +17,55 @@ const DEVICES: [(&str, (u64, u64)); 5] = [
     ("/dev/urandom", (1, 9)),
 ];
 
-/// What the kernel adds to the path of a file that was removed.
+/// The suffix that the kernel adds to the path of a removed file.
 const REMOVED: &str = " (deleted)";
 
-/// What the kernel says of an open descriptor.
+/// What the kernel reports about an open descriptor.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Found {
     /// Its number.
     pub number: i32,
-    /// The target of its link.
+    /// The target of its `/proc/PID/fd` link.
     pub link: Vec<u8>,
     /// The text of its `fdinfo` file.
     pub info: String,
-    /// The kind of file.
+    /// The type of the file.
     pub kind: Kind,
-    /// The inode's number.
+    /// The inode number.
     pub inode: u64,
-    /// Whether the file has a name still.
+    /// Whether the file still has a name (a link count above zero).
     pub is_named: bool,
 }
 
-/// The kind of an open file.
+/// The type of an open file.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Kind {
     /// A regular file.
     File,
     /// A directory.
     Directory,
-    /// A character device. Holds its numbers.
+    /// A character device. Holds its major and minor numbers.
     Device((u64, u64)),
     /// A pipe.
     Pipe,
     /// A socket.
     Socket,
-    /// Anything else, such as an event file.
+    /// Anything else, such as an eventfd.
     Other,
 }
 
-/// What the worker has from the supervisor.
+/// The inodes of the channels that the supervisor gave to the worker.
 #[derive(Clone, Copy, Debug)]
 pub struct Outputs {
     /// The inode of standard output.
     pub stdout: u64,
     /// The inode of standard error.
     pub stderr: u64,
-    /// The inode of the socket over which programs are summoned, if it has one.
+    /// The inode of the socket over which the program server is started, if there is one.
     pub summons: Option<u64>,
 }
 
-/// The part of `fdinfo` that is needed.
+/// The fields of `fdinfo` that are needed.
 struct Info {
     position: u64,
     flags: i32,
@@ -86,13 +86,13 @@ impl Info {
     }
 }
 
-/// Whether a file that is mapped may have this path: the kernel adds a word to that of a file which was removed, and
-/// writes a line feed in another way.
+/// Whether a mapped file can have this path. The kernel appends ` (deleted)` to the path of a removed file, and escapes
+/// a line feed as `\012`.
 pub fn is_path(path: &str) -> bool {
     !path.ends_with(REMOVED) && !path.contains("\\012")
 }
 
-/// What a worker needs to have the same descriptor. `None` if every worker has it already.
+/// Returns how a worker restores the descriptor, or `None` if every worker has it already.
 pub fn keep(found: &Found, outputs: Outputs) -> Result<Option<Descriptor>, SnapshotRefusal> {
     let number = found.number;
     let text = String::from_utf8_lossy(&found.link).into_owned();
@@ -101,7 +101,7 @@ pub fn keep(found: &Found, outputs: Outputs) -> Result<Option<Descriptor>, Snaps
         Err(SnapshotRefusal::Other(why))
     };
     let Some(info) = Info::parse(&found.info) else {
-        return refuse(format!("`{text}`, of which the kernel says too little"));
+        return refuse(format!("`{text}`, whose fdinfo cannot be parsed"));
     };
     let descriptor = |open| {
         Ok(Some(Descriptor {
@@ -124,14 +124,14 @@ pub fn keep(found: &Found, outputs: Outputs) -> Result<Option<Descriptor>, Snaps
         Kind::Device(numbers) => {
             let device = DEVICES.iter().find(|(_, own)| *own == numbers);
             match device {
-                // A copy reads nothing, as every worker that was ready.
+                // A copy has an empty standard input, like every ready worker.
                 _ if number == 0 => descriptor(Opened::Same(0)),
                 Some((path, _)) => file((*path).to_owned()),
                 None => refuse(format!("the device `{text}`")),
             }
         }
         Kind::File | Kind::Directory => {
-            // A file may be left with another name than the one by which it was opened.
+            // The name by which the file was opened may be gone while another hard link remains.
             if !text.starts_with('/') || !found.is_named || text.ends_with(REMOVED) {
                 return refuse(format!("`{text}`, a file without a name"));
             }
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_made_again_is_refused() {
+    fn unrestorable_descriptors_are_refused() {
         let refused = |found: Found| {
             keep(&found, OUTPUTS)
                 .expect_err("it is refused")

@@ -1,7 +1,7 @@
-//! Where the contents of an image lie: in memory, or on a disk for a session that is paused.
+//! Stores the contents of an image: in memory, or on disk for a session that is paused.
 //!
-//! A file on a disk has no name, so that it ends with this process, however that ends. Only bytes of a guest lie there:
-//! what is done with them is this process's own list of mappings, pages and descriptors.
+//! A file on disk is unnamed, so that it disappears with this process, however the process ends. It holds only the
+//! guest's bytes: the mappings, pages and descriptors by which they are restored stay in this process.
 
 use std::ffi::CStr;
 use std::fs::{self, File};
@@ -23,36 +23,38 @@ use crate::host::cache_directory;
 use crate::supervisor::files::reopen;
 use sandfork_jail::sys::sealed;
 
-/// The other file system in memory (linux/magic.h).
+/// The file system type of ramfs (linux/magic.h).
 const RAMFS_MAGIC: FsType = FsType(0x8584_58f6);
 
-/// The bytes of this process's images on disks.
+/// The bytes of this process's images on disk.
 static ON_DISK: Mutex<u64> = Mutex::new(0);
 
-/// How many sandboxes may have some.
+/// The number of live [`DiskShare`]s, one per sandbox.
 static SHARES: AtomicUsize = AtomicUsize::new(0);
 
-/// What one sandbox has on disks. Another one may be another tenant's, for whom it leaves room.
+/// The bytes that one sandbox's images take on disk. Other sandboxes may belong to other tenants, so that each leaves
+/// them room.
 #[derive(Clone, Debug, Default)]
-pub struct DiskShare(Arc<OfSandbox>);
+pub struct DiskShare(Arc<SandboxBytes>);
 
 #[derive(Debug)]
-struct OfSandbox {
-    /// Changes only while all are counted.
+struct SandboxBytes {
+    /// Changes only while the total is locked.
     bytes: AtomicU64,
 }
 
-/// What keeps the contents of an image.
+/// Where the contents of an image are stored.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Medium {
-    /// Files in memory, which workers may map.
+    /// Memory files, which workers may map.
     Memory,
-    /// Files on a disk, which workers read.
+    /// Files on disk, which workers read.
     Disk,
 }
 
 impl Medium {
-    /// Makes the file for an image's memory, and reserves room for that and for its files, which have these lengths.
+    /// Creates the file for an image's memory, and reserves `memory` bytes for it and `files` bytes for the contents of
+    /// the directories.
     pub fn reserve(
         self,
         memory: u64,
@@ -68,7 +70,7 @@ impl Medium {
                 require_share(all, taken, share.others_have(taken), bytes)?;
                 let length = i64::try_from(memory).unwrap_or(i64::MAX);
                 match fallocate(&file, FallocateFlags::empty(), 0, length) {
-                    // A file system that cannot reserve says so when it is written to.
+                    // A file system without fallocate(2) reports a full disk on write instead.
                     Ok(()) | Err(Errno::EOPNOTSUPP) => Ok(()),
                     Err(errno) => Err(errno).doing("reserve room on the disk"),
                 }
@@ -77,15 +79,15 @@ impl Medium {
         Ok((file, reserved))
     }
 
-    /// Makes an empty file.
+    /// Creates an empty file.
     pub fn file(self, name: &CStr) -> Result<File, SnapshotRefusal> {
         match self {
             Self::Memory => Ok(sealed::memory_file(name).doing("make an image")?.into()),
-            Self::Disk => nameless(),
+            Self::Disk => unnamed_file(),
         }
     }
 
-    /// Returns a file for reading only. One in memory cannot change any more.
+    /// Returns a read-only descriptor of `file`. A memory file is sealed first.
     pub fn finish(self, file: &File) -> Result<OwnedFd, SnapshotRefusal> {
         if self == Self::Memory {
             sealed::seal(file.as_fd()).doing("seal an image")?;
@@ -94,19 +96,19 @@ impl Medium {
     }
 }
 
-/// A file without a name, on the first of the places that is on a disk.
-fn nameless() -> Result<File, SnapshotRefusal> {
+/// Creates an unnamed file in the first candidate directory that is on disk.
+fn unnamed_file() -> Result<File, SnapshotRefusal> {
     let places = [Some(PathBuf::from("/var/tmp")), cache_directory()];
     let places: Vec<PathBuf> = places.into_iter().flatten().collect();
-    let found = places.iter().find_map(|place| nameless_in(place));
+    let found = places.iter().find_map(|place| unnamed_file_in(place));
     found.ok_or_else(|| {
         let places = places.iter().map(|place| format!("`{}`", place.display()));
-        SnapshotRefusal::NoDisk(places.collect::<Vec<_>>().join(" and "))
+        SnapshotRefusal::NoDisk(places.collect::<Vec<_>>().join(" or "))
     })
 }
 
-fn nameless_in(place: &Path) -> Option<File> {
-    // It is there already, or cannot be made, which the next call tells.
+fn unnamed_file_in(place: &Path) -> Option<File> {
+    // Errors are ignored: the directory exists already, or opening a file in it fails below.
     _ = fs::DirBuilder::new()
         .recursive(true)
         .mode(0o700)
@@ -117,14 +119,15 @@ fn nameless_in(place: &Path) -> Option<File> {
     (kind != TMPFS_MAGIC && kind != RAMFS_MAGIC).then(|| file.into())
 }
 
-/// The room that this user has on the disk of a file.
+/// Returns the bytes that this user may still write to the disk of `file`.
 fn left_on(file: &File) -> Result<u64, SnapshotRefusal> {
     let room = fstatvfs(file).doing("measure the disk")?;
     Ok(room.blocks_available().saturating_mul(room.fragment_size()))
 }
 
-/// Leaves the disk half of all that it would have without the images of this process, which have taken some of it. Where
-/// there are other sandboxes, one leaves them half of the rest; they have taken so much.
+/// Requires that all images of this process leave half of the disk space free. `all` is the free space without these
+/// images, and `taken` their bytes. If there are several sandboxes, `by_others` is the bytes of the others' images, and
+/// each sandbox may use half of the process's allowance.
 fn require_share(
     all: u64,
     taken: u64,
@@ -146,24 +149,24 @@ fn require_share(
 }
 
 impl DiskShare {
-    /// What other sandboxes have of this, if there are others.
+    /// Returns the bytes that other sandboxes' images take, if there are other sandboxes.
     fn others_have(&self, taken: u64) -> Option<u64> {
         let own = self.0.bytes.load(Ordering::Relaxed);
         (SHARES.load(Ordering::Relaxed) > 1).then_some(taken.saturating_sub(own))
     }
 
-    /// Counts so many bytes. All are locked.
+    /// Adds `bytes`. The caller holds the lock on the total.
     pub(super) fn add(&self, bytes: u64) {
         self.0.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Counts them no longer. All are locked.
+    /// Subtracts `bytes`. The caller holds the lock on the total.
     pub(super) fn remove(&self, bytes: u64) {
         self.0.bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 }
 
-impl Default for OfSandbox {
+impl Default for SandboxBytes {
     fn default() -> Self {
         SHARES.fetch_add(1, Ordering::Relaxed);
         Self {
@@ -172,7 +175,7 @@ impl Default for OfSandbox {
     }
 }
 
-impl Drop for OfSandbox {
+impl Drop for SandboxBytes {
     fn drop(&mut self) {
         SHARES.fetch_sub(1, Ordering::Relaxed);
     }
@@ -186,9 +189,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_on_a_disk_has_no_name_and_no_other_reader() {
+    fn disk_file_is_unnamed_and_private() {
         let mut file = match Medium::Disk.file(c"image") {
-            // This machine has no disk.
+            // No directory of this machine is on disk.
             Err(SnapshotRefusal::NoDisk(_)) => return,
             other => other.expect("there is a disk"),
         };
@@ -207,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_without_room_refuses_an_image() {
+    fn image_larger_than_the_disk_is_refused() {
         match Medium::Disk.reserve(1 << 60, 0, &DiskShare::default()) {
             Err(SnapshotRefusal::NoDisk(_)) => {}
             other => {
@@ -218,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn the_images_together_leave_the_disk_half() {
+    fn images_together_leave_half_of_the_disk_free() {
         let require = |taken, wanted| require_share(140, taken, None, wanted);
         assert_eq!(require(0, 70), Ok(()));
         require(0, 71).expect_err("it is more");
@@ -230,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sandbox_leaves_others_half_of_what_all_may_have() {
+    fn sandbox_leaves_half_of_the_allowance_to_others() {
         let require = |own, others, wanted| require_share(160, own + others, Some(others), wanted);
         assert_eq!(require(0, 0, 40), Ok(()));
         let refused = require(10, 0, 31).expect_err("it is more");
@@ -238,12 +241,12 @@ mod tests {
                         have on the disk; end some of them, or make room on the disk";
         assert_eq!(refused.to_string(), sentence);
         assert_eq!(require(0, 40, 40), Ok(()));
-        // Two others have all.
+        // The other sandboxes have used the whole allowance.
         require(0, 80, 1).expect_err("nothing is left");
     }
 
     #[test]
-    fn what_others_have_is_what_is_not_its_own() {
+    fn bytes_of_others_exclude_own_bytes() {
         let (one, other) = (DiskShare::default(), DiskShare::default());
         one.add(30);
         assert_eq!(one.others_have(50), Some(20));
@@ -253,13 +256,13 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_no_disk() {
+    fn tmpfs_is_not_a_disk() {
         let file = sealed::memory_file(c"x").expect("there is memory");
         let kind = fstatfs(&file).expect("it has one").filesystem_type();
         assert_eq!(kind, TMPFS_MAGIC);
         let shared = File::open("/dev/shm").and_then(|it| Ok(fstatfs(it)?));
         if shared.is_ok_and(|it| it.filesystem_type() == TMPFS_MAGIC) {
-            assert!(nameless_in(Path::new("/dev/shm")).is_none());
+            assert!(unnamed_file_in(Path::new("/dev/shm")).is_none());
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Copies the memory of a worker that stands.
+//! Copies the memory of a worker that waits at its copy point.
 
 use std::fs::File;
 use std::io::IoSliceMut;
@@ -12,23 +12,24 @@ use nix::sys::uio::{RemoteIoVec, process_vm_readv};
 use nix::unistd::Pid;
 
 use super::Source;
-use super::layers::LayersInMaking;
+use super::layers::LayersBuilder;
 use super::refusal::{Doing, SnapshotRefusal};
 use super::regions::Region;
 use super::steps::split;
 use crate::supervisor::descriptors::{CHUNK, with_buffer};
 use sandfork_jail::sys::pagemap::{Pages, scan};
 
-/// The most pieces of memory.
+/// The maximum number of page ranges.
 const MOST_PIECES: usize = 1 << 18;
 
 const FRAGMENTED: SnapshotRefusal = SnapshotRefusal::Fragmented(MOST_PIECES);
 
-/// The bytes that are copied at once: few enough pages for one call. A buffer that glibc would map by itself, as one of a
-/// megabyte, has it keep twice as much of each arena from then on (`M_MMAP_THRESHOLD`, mallopt(3)).
+/// The bytes copied per call. The buffer stays below glibc's mmap threshold: freeing a block of a megabyte, which glibc
+/// maps by itself, would raise the threshold, and glibc would keep twice as much of every arena from then on
+/// (`M_MMAP_THRESHOLD`, mallopt(3)).
 const AT_ONCE: u64 = CHUNK as u64;
 
-/// Whether this kernel lists pages, as it does for this process.
+/// Checks that the kernel supports `PAGEMAP_SCAN`, by scanning this process.
 pub(super) fn is_listed() -> Result<(), SnapshotRefusal> {
     let pagemap = File::open("/proc/self/pagemap").doing("list its pages")?;
     match scan(pagemap.as_fd(), 0..1, &mut Pages::default(), MOST_PIECES) {
@@ -38,7 +39,7 @@ pub(super) fn is_listed() -> Result<(), SnapshotRefusal> {
 }
 
 impl Source<'_> {
-    /// The pages of its own, and its guards.
+    /// Returns the worker's private pages and its guard pages.
     pub fn pages(&self, regions: &[Region]) -> Result<Pages, SnapshotRefusal> {
         let proc = &self.worker.proc;
         let pagemap = proc.open("pagemap").doing("open its page map")?;
@@ -49,9 +50,9 @@ impl Source<'_> {
                 continue;
             }
             let within = region.start..region.end;
-            let mut of_image = Pages::default();
+            let mut image_pages = Pages::default();
             let found = if region.is_image {
-                &mut of_image
+                &mut image_pages
             } else {
                 &mut pages
             };
@@ -61,7 +62,7 @@ impl Source<'_> {
                 other => other.doing("list its pages")?,
             }
             if region.is_image {
-                for (range, is_guard) in split(&within, &of_image.guards) {
+                for (range, is_guard) in split(&within, &image_pages.guards) {
                     let ranges = if is_guard {
                         &mut pages.guards
                     } else {
@@ -70,17 +71,17 @@ impl Source<'_> {
                     add(ranges, range);
                 }
             }
-            // Those of an image were counted by themselves.
+            // Pages of an image mapping were scanned separately.
             require_few(&pages)?;
         }
         Ok(pages)
     }
 
-    /// Copies pages, as long as what is written of them is within the room.
+    /// Copies pages into `image`, as long as the bytes written stay within `room`.
     pub fn copy(
         &self,
         pages: &[Range<u64>],
-        image: &mut LayersInMaking,
+        image: &mut LayersBuilder,
         room: u64,
     ) -> Result<(), SnapshotRefusal> {
         with_buffer(|buffer| {
@@ -116,7 +117,7 @@ impl Source<'_> {
             Ok(_) | Err(Errno::EFAULT) => {}
             Err(errno) => return Err(errno).doing("read its memory"),
         }
-        // Memory that the process itself may not read.
+        // The pages may be unreadable to the process itself, which /proc/PID/mem ignores.
         let memory = self.worker.proc.open("mem").doing("open its memory")?;
         let mut rest = &mut buffer[..all];
         for range in batch {
@@ -141,7 +142,7 @@ fn length(range: &Range<u64>) -> usize {
     usize::try_from(range.end - range.start).unwrap_or(0)
 }
 
-/// Adds a range behind others.
+/// Appends a range, merging it with the last one if they are adjacent.
 fn add(pages: &mut Vec<Range<u64>>, range: Range<u64>) {
     match pages.last_mut() {
         Some(last) if last.end == range.start => last.end = range.end,
@@ -149,7 +150,7 @@ fn add(pages: &mut Vec<Range<u64>>, range: Range<u64>) {
     }
 }
 
-/// Ranges that are copied at once.
+/// Splits the ranges into batches of at most [`AT_ONCE`] bytes.
 fn batches(pages: &[Range<u64>]) -> impl Iterator<Item = Vec<Range<u64>>> {
     let mut pages = pages.iter().cloned();
     let mut next = pages.next();
@@ -173,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_pieces_of_all_mappings_are_counted() {
+    fn page_range_limit_covers_all_mappings() {
         let many = |count: usize| vec![0..1; count];
         let pages = |guards| Pages {
             own: many(MOST_PIECES / 2),
@@ -185,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn batches_have_every_byte_once() {
+    fn batches_cover_every_byte_once() {
         let pages = [0..4096, 8192..8192 + 3 * AT_ONCE, 1 << 40..(1 << 40) + 4096];
         let batches: Vec<_> = batches(&pages).collect();
         let mut joined: Vec<Range<u64>> = Vec::new();

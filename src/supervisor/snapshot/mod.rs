@@ -1,10 +1,11 @@
-//! Live snapshots: the state of a session's worker as an image, from which other workers take it on.
+//! Live snapshots: captures the state of a session's worker as an [`Image`], and restores other workers from it.
 //!
-//! A worker that stands at a cell boundary is copied from outside: its memory into a file, its directories
-//! into another, its descriptors as a list. A copy begins as any worker does: forked by the same zygote, jailed,
-//! checked from outside, before it gets anything. It then restores the files and descriptors with a guest's rights,
-//! and replaces its own memory by steps that are made here. No byte of a guest is interpreted outside a jail: what
-//! is read of a worker is what the kernel says of it.
+//! A worker that waits at a cell boundary is copied from outside: its memory into one file, the contents of its
+//! directories into another, its descriptors as a list. The worker that becomes the copy starts like any other: the
+//! same zygote forks it, it enters its jail, and the supervisor verifies it before it sends anything. That worker then
+//! restores files and descriptors with a guest's rights, and replaces its own memory by the steps that [`steps`]
+//! computes. No byte of a guest is interpreted outside a jail: the supervisor reads only what the kernel reports about
+//! a worker.
 //!
 //! [`regions`], [`descriptors`] and [`steps`] are pure.
 
@@ -27,7 +28,7 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
 
-/// What reads what the kernel says of a guest, and makes steps of it.
+/// The parsers of the kernel's reports about a guest, and the planner of steps. For tests, benchmarks and fuzz targets.
 #[cfg(feature = "internals")]
 pub mod readers {
     pub use super::descriptors::{Found, Kind, Outputs, keep};
@@ -56,10 +57,10 @@ use sandfork_jail::program::{Shown, WorkerJail};
 use sandfork_jail::restore::Descriptor;
 use sandfork_jail::sys;
 
-/// Whether sessions of this level can be copied on this host, as far as the host decides it.
+/// Checks that this host can snapshot sessions of this level.
 ///
 /// # Errors
-/// If they cannot, with what is missing.
+/// The missing requirement.
 pub fn are_possible(level: Level) -> Result<(), SnapshotRefusal> {
     if level < Level::Standard {
         return Err(SnapshotRefusal::Level);
@@ -68,7 +69,7 @@ pub fn are_possible(level: Level) -> Result<(), SnapshotRefusal> {
     memory::is_listed()
 }
 
-/// Requires that this build and this host let a supervisor read and write a worker's state.
+/// Requires that this build and this host allow a supervisor to read and write a worker's memory.
 fn require_access() -> Result<(), SnapshotRefusal> {
     if !sys::checkpoint::IS_SUPPORTED {
         return Err(SnapshotRefusal::Other(format!(
@@ -85,7 +86,8 @@ fn require_access() -> Result<(), SnapshotRefusal> {
     }
 }
 
-/// The host's trees and files that a worker's own directories show. They are mounted there, and are the host's.
+/// Returns the paths inside a worker's writable directories at which the host's trees and files are mounted. Their
+/// contents belong to the host and are not copied.
 fn shown_trees(jail: &WorkerJail) -> impl Iterator<Item = &Path> {
     let shown = jail.tmpfs.iter().flat_map(|tmpfs| &tmpfs.shows);
     shown.filter_map(|shown| match shown {
@@ -94,12 +96,12 @@ fn shown_trees(jail: &WorkerJail) -> impl Iterator<Item = &Path> {
     })
 }
 
-/// By what a file is known to be the same.
+/// The identity of a file's contents: a different stamp means that the file was replaced or modified.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
 struct Stamp {
     inode: u64,
     size: i64,
-    /// Seconds and nanoseconds.
+    /// Seconds and nanoseconds since the epoch.
     modified: (i64, i64),
 }
 
@@ -113,72 +115,72 @@ impl Stamp {
     }
 }
 
-/// What an image is for.
+/// The purpose of an image.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum ImageKind {
-    /// Copies of a worker, which get random numbers of their own. It is in memory.
+    /// Forks of a live session, which reseed their random number generators. In memory.
     Copy,
-    /// The one session that is paused, which goes on with its own. It is on a disk.
+    /// The one session that is paused, which resumes with its own random state. On disk.
     Pause,
-    /// Copies again, with what a file had that another supervisor may have saved. It is on a disk.
+    /// Forks of a session that was saved to a file, possibly by another supervisor. On disk.
     Saved,
 }
 
-/// What the supervisor knows of a worker that was copied, besides the bytes.
+/// What the supervisor knows about a copied worker, besides the contents of its memory and files.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Lists {
     regions: Vec<Region>,
-    /// The pages that it may not touch, in order.
+    /// Guard pages (`MADV_GUARD_INSTALL`), in order of address.
     guards: Vec<Range<u64>>,
-    /// What it said of itself. It is hostile: what is wrong breaks its copies, and nothing else.
+    /// What the worker reported about its copy point. Untrusted: a wrong value breaks only the copies of this worker.
     standing: CopyPoint,
     descriptors: Vec<Descriptor>,
-    /// The files that are mapped, by path, as they were.
+    /// Stamps of the mapped files at the time of the copy, by path.
     files: BTreeMap<String, Stamp>,
-    /// How many cells the session has run.
+    /// The number of cells that the session has run.
     cells: u64,
 }
 
-/// The state of a session's worker.
+/// The captured state of a session's worker.
 #[derive(Debug)]
 pub struct Image {
-    /// Its workers take on the state. Those that it forked for the session have the same addresses.
+    /// The zygote whose workers can be restored from the image. Its workers share the captured worker's address layout.
     pub zygote: Arc<Zygote>,
     kind: ImageKind,
-    /// The pages.
+    /// The contents of the memory.
     layers: Layers,
     /// The contents of the worker's directories, read-only.
     trees: OwnedFd,
     lists: Lists,
-    /// The bytes of its files.
+    /// The bytes of `trees`.
     bytes_of_trees: u64,
-    /// A file among them that its owner may not read.
+    /// The path of a file in `trees` that its owner may not read, if there is one.
     unreadable: Option<String>,
 }
 
 impl Image {
-    /// How many cells the session had run.
+    /// Returns the number of cells that the session had run.
     pub fn cells(&self) -> u64 {
         self.lists.cells
     }
 
-    /// Whether it keeps a session that is paused, which goes on once, and not copies of one.
+    /// Whether the image holds a paused session, which is resumed once, rather than the origin of forks.
     pub fn is_paused(&self) -> bool {
         self.kind == ImageKind::Pause
     }
 
-    /// What of its memory another image may have beneath its own.
+    /// Returns the layers that a later image may share.
     pub fn base(&self) -> Option<Base<'_>> {
         let base = self.layers.base();
         base.filter(|_| self.kind == ImageKind::Copy)
     }
 
-    /// The memory that the image takes besides those that are beneath it, bytes.
+    /// Returns the bytes that this image adds to the layers it shares with earlier images.
     pub fn bytes(&self) -> u64 {
         self.layers.own() + self.bytes_of_trees
     }
 
-    /// The memory that images take together with the base of another one, bytes.
+    /// Returns the bytes that the images and the base of a further image take together. Shared layers count once.
     fn bytes_of<'a>(images: impl Iterator<Item = &'a Self>, base: Option<Base<'_>>) -> u64 {
         let (mut layers, mut trees) = (BTreeMap::new(), 0);
         if let Some(base) = base {
@@ -191,7 +193,7 @@ impl Image {
         layers.values().sum::<u64>() + trees
     }
 
-    /// The memory that a worker needs for it, bytes.
+    /// Returns the memory that a worker restored from the image needs, in bytes.
     fn whole(&self) -> u64 {
         self.layers.length() + self.bytes_of_trees
     }

@@ -1,5 +1,7 @@
-//! Reads the files of a worker into a stream. The names, links and contents are the guest's: paths lead through
-//! descriptors beneath the worker's directories only.
+//! Serializes the files of a worker into a stream.
+//!
+//! Names, link targets and contents are the guest's. Every path is therefore resolved beneath the descriptor of one of
+//! the worker's own directories.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{CStr, CString, OsStr};
@@ -26,32 +28,33 @@ use sandfork_jail::archive::{Entry, Kind, piece};
 use sandfork_jail::program::{HostIds, WorkerJail};
 use sandfork_jail::sys;
 
-/// The most entries of a tree. Quotas are far below.
+/// The maximum number of entries of a tree. Quotas are far below it.
 const MOST_ENTRIES: usize = 1 << 20;
 
 const LISTED: OFlag = OFlag::O_RDONLY.union(OFlag::O_DIRECTORY);
 
-/// What a caller may still do to a worker's files.
+/// How a caller may still change a worker's files.
 #[derive(Clone, Copy, Debug)]
 pub struct Lent<'a> {
-    /// The files that it may still write to.
+    /// Files that the caller may have open for writing, by inode.
     pub files: &'a LentFiles,
-    /// The user whose files they are, if it is another one.
+    /// The user that owns the files, if it is not this process's user.
     pub owner: Option<HostIds>,
 }
 
-/// What was read of a worker's files.
+/// The result of [`pack`].
 #[derive(Debug)]
 pub struct Packed {
-    /// The length of the stream.
+    /// The length of the stream in bytes.
     pub bytes: u64,
-    /// A file that its owner may not read.
+    /// The path of a file that its owner may not read, if there is one.
     pub unreadable: Option<String>,
 }
 
-/// Reads these directories, which are those of a worker with this jail, into a file. With `lent` it is for a worker that goes on in place of
-/// this one: files that are still open for writing are refused, as what was written to them later would be lost, and so
-/// is what their owner may not read.
+/// Packs the directories of a worker with this jail into `file`.
+///
+/// `lent` is set if another worker will continue in place of this one. Files that are still open for writing are then
+/// refused, because later writes to them would be lost, and so are files that their owner may not read.
 pub fn pack(
     directories: &[OwnedFd],
     jail: &WorkerJail,
@@ -73,7 +76,7 @@ pub fn pack(
         };
         tree.find()?;
         tree.require_unmoved(shown_trees(jail))?;
-        // Now, as what a caller has open may have grown since.
+        // Measure again: a file that the caller has open may have grown since `find`.
         tree.write(&mut writer, used(directory)?.bytes)?;
         unreadable = unreadable.or(tree.unreadable);
     }
@@ -85,8 +88,8 @@ pub fn pack(
     })
 }
 
-/// What the file system of a tree has. A guest that does not stand could change its files as they are copied, so that
-/// they have more bytes and names one after another than its quotas allow at once.
+/// What the file system of a tree holds. These numbers bound the copy: a guest that keeps running could change its
+/// files while they are copied, so that the copy would hold more bytes and names than the quotas allow at any one time.
 struct Used {
     bytes: u64,
     inodes: u64,
@@ -100,27 +103,27 @@ fn used(directory: &OwnedFd) -> Result<Used, SnapshotRefusal> {
     })
 }
 
-/// A file, and the first of its names.
+/// A file, with the first path by which it was found.
 struct Node {
     kind: Kind,
     stat: FileStat,
     path: CString,
 }
 
-/// What is beneath a directory.
+/// The entries beneath one of the worker's directories.
 struct Tree<'a> {
     root: &'a Path,
     directory: &'a OwnedFd,
     lent: Option<Lent<'a>>,
-    /// Files by the number of their inode.
+    /// Files by inode number.
     nodes: BTreeMap<u64, Node>,
-    /// Paths in the tree, with the number of their inode. A directory comes before what is in it.
+    /// Paths relative to `root`, with inode numbers. A directory precedes its entries.
     names: Vec<(CString, u64)>,
-    /// The inodes that it had at first. Each name takes one, also one of several of a file.
+    /// The inodes in use when the walk began. Every name takes one, as do further hard links of a file.
     inodes: u64,
-    /// Where something is mounted.
+    /// Mount points in the tree.
     mounts: BTreeSet<PathBuf>,
-    /// The first file that its owner may not read.
+    /// The path of the first file that its owner may not read.
     unreadable: Option<String>,
 }
 
@@ -139,10 +142,10 @@ impl Tree<'_> {
         Ok(())
     }
 
-    /// Finds the entries of a directory, whose names begin with `prefix`.
+    /// Adds the entries of a directory. `prefix` is the directory's path in `names`.
     fn list(&mut self, path: &CStr, prefix: &CStr) -> Result<(), SnapshotRefusal> {
         let directory = self.opened(path, open_beneath(self.directory, path, LISTED))?;
-        // By way of its descriptor, which `Dir::from_fd` of nix would leak if it fails.
+        // Read through /proc, because nix's `Dir::from_fd` leaks the descriptor if it fails.
         let listed = fs::read_dir(format!("/proc/self/fd/{}", directory.as_raw_fd()));
         for entry in listed.doing("list its directory")? {
             let name = entry.doing("list its directory")?.file_name();
@@ -151,7 +154,7 @@ impl Tree<'_> {
                 path.push(b'/');
             }
             path.extend(name.as_encoded_bytes());
-            // Neither part has a zero.
+            // Neither name nor path contains a NUL byte.
             let c_string = |bytes: Vec<u8>| CString::new(bytes).unwrap_or_default();
             let (name, path) = (c_string(name.into_encoded_bytes()), c_string(path));
             if self.names.len() == MOST_ENTRIES {
@@ -165,7 +168,8 @@ impl Tree<'_> {
         Ok(())
     }
 
-    /// Adds an entry of a directory. It is found there: a guest makes paths so long that to follow each takes the host long.
+    /// Adds an entry. `name` is resolved relative to its own directory, because a guest can nest directories so deeply
+    /// that resolving every path from the root would take the host very long.
     fn add(
         &mut self,
         directory: &OwnedFd,
@@ -173,7 +177,7 @@ impl Tree<'_> {
         path: CString,
     ) -> Result<(), SnapshotRefusal> {
         let handle = match open_beneath(directory, name, OFlag::O_PATH) {
-            // Something is mounted there, which every worker has.
+            // A mount point, which every worker has.
             Err(Errno::EXDEV) => {
                 let path = OsStr::from_bytes(path.to_bytes());
                 self.mounts.insert(self.root.join(path));
@@ -201,7 +205,7 @@ impl Tree<'_> {
             _ => 0,
         };
         if stat.st_mode & owner_may != owner_may {
-            // A mapping of it could not be made again, and the session would be lost.
+            // A restored worker could not map the file again, and the session would be lost.
             let path = self.path(&path);
             if self.lent.is_some() {
                 return Err(SnapshotRefusal::Unreadable(path));
@@ -218,7 +222,7 @@ impl Tree<'_> {
         format!("{}/{}", self.root.display(), path.to_string_lossy())
     }
 
-    /// Requires that each of these is mounted where it was. A mount goes with a directory above it that is moved.
+    /// Requires that each path of `shown` is still a mount point: renaming a parent directory moves the mount with it.
     fn require_unmoved<'s>(
         &self,
         shown: impl Iterator<Item = &'s Path>,
@@ -249,7 +253,7 @@ impl Tree<'_> {
         Ok(())
     }
 
-    /// Names a file that its owner may not read, which is a user as any other to the kernel.
+    /// Adds the path to a permission error. A supervisor without root is subject to the modes of the files.
     fn opened(
         &self,
         path: &CStr,
@@ -266,7 +270,7 @@ impl Tree<'_> {
         self.opened(&node.path, handle)
     }
 
-    /// Writes files with at most so many bytes that are not in a hole, and their names.
+    /// Writes the files, then their names. `left` bounds the file bytes outside of holes.
     fn write(&self, writer: &mut impl Write, mut left: u64) -> Result<(), SnapshotRefusal> {
         for node in self.nodes.values() {
             let size = u64::try_from(node.stat.st_size).unwrap_or(0);
@@ -297,7 +301,7 @@ impl Tree<'_> {
     }
 }
 
-/// Writes the parts of a file that are not a hole, as long as `left` lasts.
+/// Writes the data segments of a sparse file, up to `left` bytes.
 fn pieces(
     writer: &mut impl Write,
     file: &File,
@@ -356,7 +360,7 @@ fn entry(
 mod tests {
     use super::*;
 
-    /// The result for a directory with three files of two pages, if the kernel had counted so many inodes and bytes.
+    /// Packs a directory with three files of two pages each, as if the kernel had counted `inodes` and `bytes`.
     fn packed(inodes: u64, bytes: u64) -> Result<(), SnapshotRefusal> {
         let directory = tempfile::tempdir().expect("a directory");
         for name in ["a", "b", "c"] {
@@ -378,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_is_packed_than_the_kernel_counts() {
+    fn more_than_the_kernel_counted_is_not_packed() {
         assert_eq!(packed(4, 3 * 8192), Ok(()));
         assert_eq!(packed(2, 3 * 8192), Err(SnapshotRefusal::Changed));
         assert_eq!(packed(4, 3 * 8192 - 1), Err(SnapshotRefusal::Changed));

@@ -1,4 +1,4 @@
-//! Why a session's state cannot be copied.
+//! The reasons for which a session's state cannot be captured, saved or restored.
 
 use std::io;
 
@@ -8,61 +8,61 @@ use crate::host::{has_run_out, with_hint};
 use crate::plan::{bytes, harmless};
 use sandfork_jail::sys::errno_of;
 
-/// Why there is no snapshot, as the rest of a sentence. The session lives on. A guest chooses names and paths in it, and
-/// callers show it as it is.
+/// Why a snapshot fails, as the rest of a sentence that callers print unchanged. The session continues. Guest-chosen
+/// names and paths are escaped.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum SnapshotRefusal {
-    /// The level has no namespaces, so that addresses, numbers and files are not a worker's own.
+    /// The level has no namespaces, so that addresses, PIDs and files are not private to a worker.
     #[error("the sandbox is of level `landlock`; a snapshot needs level `standard`")]
     Level,
-    /// The kernel.
+    /// The kernel lacks `PAGEMAP_SCAN`.
     #[error("the kernel cannot list changed pages (PAGEMAP_SCAN); Linux 6.7 or later can")]
     Kernel,
-    /// A file of the session is not readable. Holds its path.
-    #[error("`{}` cannot be read by its owner; give it another mode first (chmod)", harmless(.0))]
+    /// A file of the session cannot be read. Holds its path.
+    #[error("`{}` cannot be read by its owner; change its mode first (chmod)", harmless(.0))]
     Unreadable(String),
-    /// A snapshot cannot be saved as a file, or a file has none with which a session can begin here.
+    /// A snapshot cannot be saved to a file, or a file cannot be resumed here.
     #[error("{why}")]
     Saved {
-        /// Why, with the path, as the rest of a sentence.
+        /// The reason with the path, as the rest of a sentence.
         why: String,
-        /// The kernel's error, if that is why.
+        /// The errno, if a system call failed.
         errno: Option<Errno>,
     },
-    /// A mapping cannot be made again. Holds what is mapped.
+    /// A mapping cannot be recreated. Holds a description of the mapping.
     #[error("{}; remove the mapping first", harmless(.0))]
     Mapping(String),
-    /// There are more mappings than so many.
+    /// There are more than this number of mappings or page ranges.
     #[error("the session has more than {0} mappings or pieces of memory")]
     Fragmented(usize),
-    /// The disk would have too little room left.
+    /// Too little disk space would remain.
     #[error(
         "it takes {}, and the paused sessions of this {} have {} of the {} that they may have on the disk; end some of them, or \
          make room on the disk",
         bytes(*.wanted), .whose, bytes(*.taken), bytes(*.most)
     )]
     Disk {
-        /// Whose sessions those are: of one `sandbox`, where there are others, or of the `process`.
+        /// Whose images count: those of one `sandbox`, if the process has several, or of the whole `process`.
         whose: &'static str,
-        /// The bytes of the image.
+        /// The bytes of this image.
         wanted: u64,
-        /// The bytes of others.
+        /// The bytes of other images.
         taken: u64,
-        /// The most bytes of all.
+        /// The maximum of all images together, in bytes.
         most: u64,
     },
-    /// There is no disk. Holds where one was looked for.
-    #[error("a file without a name can be made on a disk in none of {0}")]
+    /// No usable disk was found. Holds the directories that were tried.
+    #[error("found no disk for an unnamed file (O_TMPFILE) at {0}")]
     NoDisk(String),
-    /// The supervisor would have too few descriptors left.
+    /// Too few descriptors would remain for the supervisor.
     #[error(
         "the supervisor has no descriptors left; raise `ulimit -n`, or close other snapshots or sessions first"
     )]
     HostDescriptors,
-    /// The guest's side has refused it.
-    #[error("the session did not stand still: {}", harmless(.0))]
+    /// The worker refused or broke the exchange. Holds its message or the violation.
+    #[error("the session did not stop for the copy: {}", harmless(.0))]
     Guest(String),
-    /// What no caller tells from others. Holds why, as the rest of a sentence.
+    /// Any other reason, which no caller needs to match. Holds the rest of a sentence.
     #[error("{0}")]
     Other(String),
     /// The worker changed while it was copied.
@@ -78,7 +78,7 @@ pub enum SnapshotRefusal {
     },
 }
 
-/// What a session has no thread of this name with, for threads that libraries start.
+/// Returns how to prevent a thread of this name, for threads that libraries start.
 fn remedy(name: &str) -> &'static str {
     match name {
         _ if name.starts_with("jemalloc_bg_") => {
@@ -93,12 +93,12 @@ fn remedy(name: &str) -> &'static str {
 }
 
 impl SnapshotRefusal {
-    /// Whether it fits when other sessions end.
+    /// Whether the image would fit once other sessions end.
     pub const fn is_for_now(&self) -> bool {
         matches!(self, Self::Disk { wanted, most, .. } if *wanted <= *most)
     }
 
-    /// Whether the host has run out of something, which neither the session nor the request is at fault for.
+    /// Whether the host has run out of a resource, through no fault of the session or the request.
     pub fn is_of_host(&self) -> bool {
         match self {
             Self::HostDescriptors => true,
@@ -113,7 +113,7 @@ impl SnapshotRefusal {
         }
     }
 
-    /// The session has so many threads, one of which has this name and is not the main one.
+    /// Builds the refusal for a session with `count` threads. `name` is that of a thread besides the main one.
     pub(super) fn threads(count: usize, name: &str) -> Self {
         Self::Other(format!(
             "the session has {count} threads, among them `{}`; end them first ({})",
@@ -122,22 +122,22 @@ impl SnapshotRefusal {
         ))
     }
 
-    /// For a mapping of a file that no path leads to.
+    /// Builds the refusal for a mapping of a file whose path does not lead to it.
     pub(super) fn mapped(path: &str) -> Self {
         Self::Mapping(format!("`{path}` is mapped, and cannot be opened again"))
     }
 }
 
-/// Adds what failed to an error of the kernel.
+/// Adds the failed operation to a system call's error.
 pub trait Doing<T> {
-    /// The refusal for it.
+    /// Maps the error to a refusal that names the operation.
     fn doing(self, what: &'static str) -> Result<T, SnapshotRefusal>;
 }
 
 impl<T, E: Into<io::Error>> Doing<T> for Result<T, E> {
     fn doing(self, what: &'static str) -> Result<T, SnapshotRefusal> {
         self.map_err(|error| match errno_of(error) {
-            // The worker is gone, which is reported in its own way.
+            // The worker has exited, which is reported separately.
             Errno::ESRCH => SnapshotRefusal::Changed,
             errno => SnapshotRefusal::System { what, errno },
         })
@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thread_of_a_library_has_its_own_remedy() {
+    fn library_threads_have_specific_remedies() {
         for (name, remedy) in [
             (
                 "jemalloc_bg_thd",
@@ -158,8 +158,8 @@ mod tests {
             ("polars-ooc-clea", "polars keeps its own"),
             ("python3", "OPENBLAS_NUM_THREADS=1"),
         ] {
-            let said = SnapshotRefusal::threads(2, name).to_string();
-            assert!(said.contains(remedy), "{said}");
+            let message = SnapshotRefusal::threads(2, name).to_string();
+            assert!(message.contains(remedy), "{message}");
         }
     }
 }

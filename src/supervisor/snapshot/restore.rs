@@ -1,4 +1,4 @@
-//! Gives a worker the state of another.
+//! Plans how a worker is restored from an image, and produces the files that the worker receives.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -23,7 +23,7 @@ use sandfork_jail::sys::checkpoint::DATA_AT;
 use sandfork_jail::sys::{sealed, write_signals};
 
 impl Image {
-    /// What a worker does before its memory is replaced, as JSON.
+    /// Returns the JSON order that the worker executes before its memory is replaced.
     pub fn order(&self, jail: &WorkerJail) -> Result<Vec<u8>, SnapshotRefusal> {
         let path = |path: &Path| path.to_string_lossy().into_owned();
         let order = Order {
@@ -36,15 +36,16 @@ impl Image {
             .doing("write the order")
     }
 
-    /// The files that come with the order: those of the memory, then the contents of its directories. Each worker opens
-    /// them anew, so that workers share no position.
+    /// Returns the files that accompany the order: the layers of the memory, then the contents of the directories. They
+    /// are reopened for each worker, so that workers do not share file offsets.
     pub fn attachments(&self) -> Result<Vec<OwnedFd>, SnapshotRefusal> {
         let files = self.layers.files().chain([self.trees.as_fd()]);
         let again = |file| reopen(file, OFlag::O_RDONLY).doing("open an image");
         files.map(again).collect()
     }
 
-    /// Plans how a stopped worker takes on this image. The worker then resumes as if request `number` had been answered.
+    /// Plans how a stopped worker is restored from this image. The worker then resumes as if request `number` had been
+    /// answered.
     pub fn plan(
         &self,
         target: &Source,
@@ -57,7 +58,7 @@ impl Image {
         let blob = hole(&self.lists.regions, &regions).ok_or_else(no_room)?;
         let mut blob = BlobData::new(blob);
         if own.images.len() != self.layers.files().len() {
-            let why = "it has not taken all files of the memory".to_owned();
+            let why = "it has not received all memory files".to_owned();
             return Err(SnapshotRefusal::Guest(why));
         }
         let (its, places) = (self.layers.pages(), self.layers.places(&own.images));
@@ -89,7 +90,7 @@ impl Image {
         )?;
         target.require_same(&plan, &self.lists.files)?;
         let bytes = blob.finish(stood.place, number, &plan.steps);
-        // In the blob, code and buffer are before them.
+        // The blob's code and buffer precede the data.
         if (DATA_AT + bytes.len()) as u64 > LARGEST_BLOB {
             return Err(SnapshotRefusal::Fragmented(plan.steps.len()));
         }
@@ -102,8 +103,9 @@ impl Image {
 }
 
 impl Source<'_> {
-    /// Requires that paths lead this worker to the files whose code the other one runs: a package may have been
-    /// replaced since. A worker's own files have other inodes.
+    /// Requires that the paths of the plan lead the worker to the same files that the captured worker had mapped,
+    /// because a package may have been replaced since. Files in a worker's own directories are excluded: their inodes
+    /// differ.
     fn require_same(
         &self,
         plan: &Plan,
@@ -123,8 +125,8 @@ impl Source<'_> {
         }
     }
 
-    /// The files that a worker maps, but its own, as its paths lead to them. Those that were mapped before it was jailed
-    /// may have no path.
+    /// Returns the stamps of the mapped files outside the worker's own directories, as the worker's paths resolve now.
+    /// A file that was mapped before the worker entered its jail may not resolve.
     pub(super) fn mapped_files(
         &self,
         regions: &[Region],
@@ -139,8 +141,9 @@ impl Source<'_> {
         Ok(found)
     }
 
-    /// Requires that a worker can open the files of its own that this one maps. The others are the interpreter's, and may
-    /// have been replaced on the host: forks have their mappings already.
+    /// Requires that a restored worker can open the mapped files that lie in the worker's own directories. Other mapped
+    /// files belong to the interpreter: they may have been replaced on the host, but every fork inherits their
+    /// mappings.
     pub(super) fn require_paths(&self, regions: &[Region]) -> Result<(), SnapshotRefusal> {
         let mut paths = regions.iter().filter_map(|region| match &region.backing {
             Backing::File { path, .. } => Some(path),
@@ -155,7 +158,7 @@ impl Source<'_> {
         self.jail.writable_directories().any(beneath) && !shown_trees(self.jail).any(beneath)
     }
 
-    /// Where paths lead the worker, as far as they do.
+    /// Resolves paths in the worker's root and returns the stamps of those that exist.
     fn stamps<'p>(
         &self,
         paths: impl Iterator<Item = &'p str>,

@@ -1,10 +1,11 @@
-//! Snapshots in files, with which a sandbox of another process can begin sessions.
+//! Saves snapshots to files, from which a sandbox of another process can resume sessions.
 //!
-//! A file is of no use to another user, another boot or another policy, and it is believed in nothing until its code
-//! shows that this user saved it (HMAC, RFC 2104). What it holds is bytes of a guest, and the lists that the supervisor
-//! made of them: which of a worker's own rights it uses to take them on is the policy's, as for any other.
+//! A file is useless to another user, after a reboot, or under another policy, and nothing in it is trusted until its
+//! authentication code proves that this user saved it (HMAC, RFC 2104). It holds a guest's bytes and the lists that the
+//! supervisor made of them. What a restored worker may do is decided by the policy, as for any other worker.
 //!
-//! It has a prefix of fixed length, the head as JSON, the memory, the contents of the directories, and the code.
+//! Layout: a prefix of fixed length, the head as JSON, the memory, the contents of the directories, and the
+//! authentication code.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read, Write};
@@ -34,19 +35,19 @@ use crate::supervisor::part::Part;
 use crate::supervisor::regular_file::open_regular;
 use crate::supervisor::zygote::Zygote;
 
-/// The first bytes of a file, with the version of its form.
+/// The first bytes of a file, with the version of the format.
 const MAGIC: [u8; 16] = *b"sandfork-saved-2";
 
-/// The prefix: the magic bytes, and the lengths of the head, the memory and the directories.
+/// The length of the prefix: the magic bytes, and the lengths of head, memory and directories.
 const PREFIX: usize = 16 + 3 * 8;
 
-/// The length of the code.
+/// The length of the authentication code.
 const CODE: u64 = 32;
 
-/// The longest head.
+/// The maximum length of the head.
 const MOST_HEAD: u64 = 64 << 20;
 
-/// What must be the same where a snapshot is saved and where a session begins with it.
+/// What must match between the process that saves a snapshot and the process that resumes it.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
 pub struct MadeBy {
     boot: String,
@@ -56,7 +57,7 @@ pub struct MadeBy {
 }
 
 impl MadeBy {
-    /// This process, with a sandbox of this interpreter and of the policy with this hash.
+    /// Describes this process, with a sandbox of this interpreter and of the policy with this hash.
     pub fn here(interpreter: String, policy: String) -> Result<Self, SnapshotRefusal> {
         let boot = boot_id().doing("read /proc/sys/kernel/random/boot_id")?;
         Ok(Self {
@@ -67,7 +68,7 @@ impl MadeBy {
         })
     }
 
-    /// Why what was saved there is of no use here.
+    /// Returns why a snapshot saved by `saved` cannot be resumed here, as the rest of a sentence.
     fn differs(&self, saved: &Self) -> Option<String> {
         if self.boot != saved.boot {
             return Some("was saved before this machine started; no process lives longer".into());
@@ -92,7 +93,7 @@ fn short(hash: &str) -> &str {
     hash.get(..12).unwrap_or(hash)
 }
 
-/// What a file begins with. The lists are a borrowed or an own [`Lists`].
+/// The head of a file. `L` is a borrowed or owned [`Lists`].
 #[derive(Debug, Serialize, Deserialize)]
 struct Head<L> {
     made_by: MadeBy,
@@ -101,7 +102,7 @@ struct Head<L> {
 }
 
 impl Image {
-    /// The image as a file will have it, for workers of this zygote.
+    /// Returns the image as [`load`](Self::load) would return it after a save, for workers of this zygote.
     pub fn as_saved(&self, zygote: &Arc<Zygote>) -> Result<Self, SnapshotRefusal> {
         if let Some(path) = self.unreadable.clone() {
             return Err(SnapshotRefusal::Unreadable(path));
@@ -117,15 +118,15 @@ impl Image {
         })
     }
 
-    /// Saves it as a file that only this user can read. Another file with the name is replaced once all is written.
-    /// Returns the file's length.
+    /// Saves the image to a file that only this user can read, and returns the file's length. An existing file is
+    /// replaced atomically once everything is written.
     pub fn save(
         &self,
         made_by: MadeBy,
         limits: &Limits,
         path: &Path,
     ) -> Result<u64, SnapshotRefusal> {
-        // The worker that goes on has nothing in common with its interpreter.
+        // A worker restored from the file shares no memory with its interpreter.
         let most = limits.memory_allowance();
         require_room(limits, self.whole(), most, LimitName::Memory)?;
         let refused = |why: &str, errno| {
@@ -157,7 +158,7 @@ impl Image {
             self.layers.length(),
             trees.metadata()?.len(),
         ];
-        let mut writer = Coded::new(file, key);
+        let mut writer = Authenticated::new(file, key);
         writer.write_all(&MAGIC)?;
         for length in lengths {
             writer.write_all(&length.to_le_bytes())?;
@@ -171,7 +172,7 @@ impl Image {
         Ok(PREFIX as u64 + lengths.iter().sum::<u64>() + CODE)
     }
 
-    /// Reads what [`save`](Self::save) has written, for workers of this zygote.
+    /// Loads an image that [`save`](Self::save) wrote, for workers of this zygote.
     pub fn load(
         path: &Path,
         made_by: &MadeBy,
@@ -189,20 +190,20 @@ impl Image {
         let file = open_regular(path).map_err(io)?;
         let sections = Sections::of(&file).map_err(io)?;
         let Some(sections) = sections else {
-            return Err(refused("is no saved snapshot, or is not whole"));
+            return Err(refused("is not a saved snapshot, or is truncated"));
         };
         if sections.memory.saturating_add(sections.trees) > limits.memory_allowance() {
-            // Before so much is copied to the disk, as none was saved under this policy.
+            // Checked before the contents are copied to disk: no snapshot saved under this policy is larger.
             return Err(refused(
                 "is larger than `limits.memory` of this policy allows",
             ));
         }
         let key = snapshot_key().map_err(|error| unread(no_key(&error), None))?;
-        let mut reader = Coded::new(&file, &key);
+        let mut reader = Authenticated::new(&file, &key);
         reader.code.update(&sections.prefix);
         let mut head = Vec::new();
         copy(&mut reader, &mut head, sections.head).map_err(io)?;
-        // Its code is known only at its end. Until then it is bytes.
+        // The authentication code covers the whole file. Until it is verified, nothing is parsed.
         let (memory, reserved) =
             Medium::Disk.reserve(sections.memory, sections.trees, &shelf.on_disk)?;
         copy(&mut reader, &mut &memory, sections.memory).map_err(io)?;
@@ -232,7 +233,7 @@ impl Image {
     }
 }
 
-/// The lengths of a file's sections, as its prefix has them and its own length confirms.
+/// The lengths of a file's sections. The prefix states them, and the file's length confirms them.
 struct Sections {
     prefix: [u8; PREFIX],
     head: u64,
@@ -265,13 +266,13 @@ impl Sections {
     }
 }
 
-/// A file whose bytes go into a code as they are read or written.
-struct Coded<'a> {
+/// A file whose bytes are added to an authentication code as they are read or written.
+struct Authenticated<'a> {
     file: &'a File,
     code: Hmac<Sha256>,
 }
 
-impl<'a> Coded<'a> {
+impl<'a> Authenticated<'a> {
     fn new(file: &'a File, key: &[u8]) -> Self {
         let code = Hmac::new_from_slice(key);
         #[allow(clippy::expect_used, reason = "RFC 2104 defines keys of any length")]
@@ -280,7 +281,7 @@ impl<'a> Coded<'a> {
     }
 }
 
-impl Write for Coded<'_> {
+impl Write for Authenticated<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let written = self.file.write(bytes)?;
         self.code.update(&bytes[..written]);
@@ -292,7 +293,7 @@ impl Write for Coded<'_> {
     }
 }
 
-impl Read for Coded<'_> {
+impl Read for Authenticated<'_> {
     fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
         let read = self.file.read(room)?;
         self.code.update(&room[..read]);
@@ -300,7 +301,7 @@ impl Read for Coded<'_> {
     }
 }
 
-/// Copies exactly so many bytes.
+/// Copies exactly `length` bytes.
 fn copy(from: impl Read, to: &mut impl Write, length: u64) -> io::Result<()> {
     let copied = io::copy(&mut BufReader::with_capacity(CHUNK, from.take(length)), to)?;
     if copied < length {
@@ -309,7 +310,7 @@ fn copy(from: impl Read, to: &mut impl Write, length: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// The text of the kernel's error, without its number.
+/// Returns the description of the kernel's error, without its number.
 fn reason(error: &io::Error) -> String {
     errno_of(error).map_or_else(|| error.to_string(), with_hint)
 }

@@ -1,4 +1,4 @@
-//! The snapshots of a sandbox.
+//! Keeps the snapshots of a sandbox, and accounts for their memory.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock, Mutex};
@@ -11,31 +11,31 @@ use crate::plan::bytes;
 use crate::supervisor::random::UniqueIds;
 use crate::waiters::lock;
 
-/// The bytes of the images that are being made in this process, of all its sandboxes.
-static IN_THE_MAKING: Mutex<u64> = Mutex::new(0);
+/// The bytes of the images that this process is capturing now, over all sandboxes.
+static BYTES_IN_CAPTURE: Mutex<u64> = Mutex::new(0);
 
-/// What an image takes besides its bytes.
+/// The descriptors that an image holds: its memory file and its tree file.
 const DESCRIPTORS_OF_AN_IMAGE: u64 = 2;
 
-/// Numbers are given once, so that a caller cannot mean a snapshot of another sandbox.
+/// Identifiers are unique in this process, so that a caller cannot pass the identifier of another sandbox's snapshot.
 static NUMBERS: LazyLock<UniqueIds> = LazyLock::new(UniqueIds::default);
 
-/// Images by number.
+/// The snapshots of one sandbox by identifier.
 #[derive(Debug, Default)]
 pub struct Shelf {
     kept: Mutex<BTreeMap<u64, Kept>>,
-    /// What its sandbox has on disks.
+    /// The disk space that the sandbox's images take.
     pub on_disk: DiskShare,
 }
 
 #[derive(Debug)]
 struct Kept {
     image: Arc<Image>,
-    /// The session that has made it.
+    /// The session that was captured.
     session: u64,
 }
 
-/// Bytes that this process counts as its own until this is dropped.
+/// A reservation of memory or disk space, released on drop.
 #[derive(Debug)]
 pub struct Reserved {
     bytes: u64,
@@ -44,17 +44,17 @@ pub struct Reserved {
 }
 
 impl Reserved {
-    /// Reserves memory for an image that is being made, if that leaves the host half of what it has. No cgroup of a
-    /// worker counts images. Once it is made, the kernel counts it.
+    /// Reserves memory for an image that is being captured. Requires that the host keeps half of the memory it has
+    /// left, because no worker's cgroup counts images. The kernel counts the image itself once it is captured.
     pub fn memory(bytes: u64) -> Result<Self, SnapshotRefusal> {
-        Self::new(bytes, &IN_THE_MAKING, None, |others| {
+        Self::new(bytes, &BYTES_IN_CAPTURE, None, |others| {
             require_half(memory_left(), others, bytes)?;
             require_descriptors(descriptors_left())
         })
     }
 
-    /// Reserves bytes, in this share of them, if `require` agrees, which gets those that are reserved already. No others are
-    /// meanwhile.
+    /// Reserves `bytes` of the total `of`, and of `share`, if `require` accepts. `require` gets the bytes that are
+    /// reserved already, under the lock, so that no other reservation happens meanwhile.
     pub fn new(
         bytes: u64,
         of: &'static Mutex<u64>,
@@ -103,13 +103,13 @@ fn require_descriptors(left: u64) -> Result<(), SnapshotRefusal> {
 }
 
 impl Shelf {
-    /// A number for a session.
+    /// Returns a new session identifier.
     pub fn session() -> u64 {
         NUMBERS.next()
     }
 
-    /// The bytes that another image of a session, with this base, may have. A session makes one at a time. One by which it
-    /// is paused is not put here, and takes what the others leave.
+    /// Returns the bytes that the next image of a session may take, given its base. A session captures one image at a
+    /// time. An image of a pause is not kept here, and may take what the snapshots leave.
     pub fn room(
         &self,
         session: u64,
@@ -133,27 +133,27 @@ impl Shelf {
         Ok(limits.snapshot_bytes().saturating_sub(bytes))
     }
 
-    /// Keeps an image of a session. Returns its number.
+    /// Keeps an image of a session, and returns its identifier.
     pub fn put(&self, session: u64, image: Arc<Image>) -> u64 {
         let number = NUMBERS.next();
         lock(&self.kept).insert(number, Kept { image, session });
         number
     }
 
-    /// The image of this number, unless it was discarded.
+    /// Returns the image with this identifier, unless it was discarded.
     pub fn get(&self, number: u64) -> Option<Arc<Image>> {
         let kept = lock(&self.kept);
         kept.get(&number).map(|kept| Arc::clone(&kept.image))
     }
 
-    /// Whether it has none.
+    /// Whether no snapshot is kept.
     pub fn is_empty(&self) -> bool {
         lock(&self.kept).is_empty()
     }
 
-    /// Discards an image. Sessions that were made from it live on.
+    /// Discards a snapshot. Sessions that were restored from it are not affected.
     pub fn discard(&self, number: u64) {
-        // Dropped without the lock: to free the memory takes time.
+        // Drop the image after the lock is released: freeing its memory takes time.
         let discarded = lock(&self.kept).remove(&number);
         drop(discarded);
     }
@@ -166,26 +166,26 @@ mod tests {
     const LEFT: u64 = 10 << 30;
 
     #[test]
-    fn an_image_leaves_the_host_half_of_its_memory() {
+    fn image_over_half_of_the_hosts_memory_is_refused() {
         assert_eq!(require_half(LEFT, 0, 5 << 30), Ok(()));
         let refused = require_half(LEFT, 0, (5 << 30) + 1).expect_err("it is more");
         let sentence = "it takes 5.00 GiB, more than half of the 10 GiB of memory that the host has left; close other snapshots \
                         or sessions first";
         assert_eq!(refused.to_string(), sentence);
-        // So many others are being made.
+        // Other images being captured reserve 2 GiB.
         require_half(LEFT, 2 << 30, 5 << 30).expect_err("it is more");
     }
 
     #[test]
-    fn an_image_leaves_the_host_half_of_its_descriptors() {
+    fn image_over_half_of_the_descriptors_is_refused() {
         assert_eq!(require_descriptors(4), Ok(()));
         require_descriptors(3).expect_err("it is one of the last");
     }
 
     #[test]
-    fn what_is_reserved_is_given_back() {
+    fn dropped_reservation_is_released() {
         let reserved = Reserved::memory(4096).expect("there is memory");
-        assert!(*IN_THE_MAKING.lock().expect("no test has failed") >= 4096);
+        assert!(*BYTES_IN_CAPTURE.lock().expect("no test has failed") >= 4096);
         Reserved::memory(u64::MAX / 2).expect_err("no host has that");
         drop(reserved);
     }

@@ -50,7 +50,8 @@ fn failed_step_is_named_and_the_session_survives(world: &World) {
         assert!(error.to_string().starts_with(sentence), "{error}");
     } else {
         let refused = session.snapshot().expect_err("it cannot be read");
-        let sentence = "cannot snapshot: `/work/m` cannot be read by its owner; give it another mode first (chmod)";
+        let sentence =
+            "cannot snapshot: `/work/m` cannot be read by its owner; change its mode first (chmod)";
         assert_eq!(refused.to_string(), sentence);
     }
     ok(

@@ -239,12 +239,12 @@ fn invalid_snapshot_file_is_rejected(world: &World) {
         changed[at] ^= bit;
         fs::write(&path, &changed).expect("the file is writable");
         let text = refused(&other, &path);
-        let is_said = text.contains("was changed since") || text.contains("is not whole");
+        let is_said = text.contains("was changed since") || text.contains("is truncated");
         assert!(is_said, "{at}: {text}");
     }
     for part in [&whole[..9], &whole[..whole.len() - 1], b""] {
         fs::write(&path, part).expect("the file is writable");
-        assert!(refused(&other, &path).ends_with("is no saved snapshot, or is not whole"));
+        assert!(refused(&other, &path).ends_with("is not a saved snapshot, or is truncated"));
     }
     // A forged file of another user, which would fill the disk before its authentication code is checked.
     let length = 1_u64 << 40;

@@ -131,7 +131,7 @@ fn way(choices: &mut Source) -> bool {
         is_saved: false,
         ..from
     };
-    let pieces = Piece::in_a_row(&source.pages);
+    let pieces = Piece::contiguous(&source.pages);
     let places = Places::of(&pieces, &[layout::DESCRIPTOR]);
     let Ok(plan) = steps(from, places, program_break, to, &mut data) else {
         return false;

@@ -1,9 +1,10 @@
-//! The memory of an image, in files: one of its own, and those of the image before it for pages that did not change.
+//! The memory of an image as a stack of files: its own, and those of earlier images for pages that did not change.
 //!
-//! An agent that takes a snapshot before each step changes little of a large state in one. So a snapshot of a session has its
-//! last one beneath it, as long as that is kept, and a snapshot of a fork the one that it was forked from.
+//! An agent that takes a snapshot before each step changes little of a large state per step. A snapshot of a session is
+//! therefore based on the session's last snapshot, as long as that is kept, and the first snapshot of a fork on the one
+//! that it was forked from.
 
-mod making;
+mod builder;
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -12,38 +13,38 @@ use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;
 
-pub use self::making::LayersInMaking;
+pub use self::builder::LayersBuilder;
 
 use super::shelf::Reserved;
 use crate::supervisor::descriptors::read_in_pieces;
 use sandfork_jail::restore::Place;
 
-/// The most files. Workers have a descriptor of each while they take on a state.
+/// The maximum number of layers. A worker holds a descriptor of each while it is restored.
 const MOST_LAYERS: usize = 8;
 
-/// A file with pages.
+/// A file with the contents of pages.
 #[derive(Debug)]
 pub struct Layer {
     file: File,
     bytes: u64,
-    /// The share of the disk that its bytes take, if they are there.
+    /// The disk space reserved for the file, if it is on disk.
     _on_disk: Option<Reserved>,
 }
 
-/// Pages in a row, and where they are.
+/// A run of consecutive pages, and its position in a layer.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Piece {
-    /// Their addresses.
+    /// The addresses of the pages.
     pub pages: Range<u64>,
-    /// The number of the file.
+    /// The index of the layer.
     pub layer: usize,
-    /// The position of the first one in it.
+    /// The file offset of the first page.
     pub place: u64,
 }
 
 impl Piece {
-    /// The pieces of a file that holds these pages without gaps, in this order.
-    pub fn in_a_row(pages: &[Range<u64>]) -> Vec<Self> {
+    /// Returns the pieces of a file that holds these pages in order, without gaps.
+    pub fn contiguous(pages: &[Range<u64>]) -> Vec<Self> {
         let mut place = 0;
         let piece = |pages: &Range<u64>| {
             let piece = Self {
@@ -62,18 +63,18 @@ impl Piece {
     }
 }
 
-/// The files of an image, and where its pages are in them.
+/// The layers of an image, and the position of every page.
 #[derive(Clone, Debug)]
 pub struct Layers {
     layers: Vec<Arc<Layer>>,
-    /// In the order of addresses.
+    /// In order of address.
     pieces: Vec<Piece>,
 }
 
 impl Layers {
-    /// The layers of an image with a single file, which holds these pages without gaps.
+    /// Returns the layers of an image in a single file, which holds these pages without gaps.
     pub fn alone(file: OwnedFd, pages: &[Range<u64>], on_disk: Option<Reserved>) -> Self {
-        let pieces = Piece::in_a_row(pages);
+        let pieces = Piece::contiguous(pages);
         Self {
             layers: vec![Arc::new(Layer {
                 file: file.into(),
@@ -84,7 +85,7 @@ impl Layers {
         }
     }
 
-    /// The addresses of all pages.
+    /// Returns the address ranges of all pieces.
     pub fn pages(&self) -> Vec<Range<u64>> {
         self.pieces
             .iter()
@@ -92,22 +93,22 @@ impl Layers {
             .collect()
     }
 
-    /// How many bytes the pages have.
+    /// Returns the total length of the pages in bytes.
     pub fn length(&self) -> u64 {
         self.pieces.iter().map(Piece::length).sum()
     }
 
-    /// The files.
+    /// Returns the files, bottom layer first.
     pub fn files(&self) -> impl ExactSizeIterator<Item = BorrowedFd<'_>> {
         self.layers.iter().map(|layer| layer.file.as_fd())
     }
 
-    /// The bytes of the image's own file.
+    /// Returns the length of the image's own file in bytes.
     pub fn own(&self) -> u64 {
         self.layers.last().map_or(0, |layer| layer.bytes)
     }
 
-    /// Adds the files with their lengths to a list that has each once.
+    /// Adds each layer with its length to `kept`, keyed by address so that a shared layer counts once.
     pub fn list(&self, kept: &mut BTreeMap<*const Layer, u64>) {
         let files = self.layers.len();
         Base {
@@ -117,12 +118,13 @@ impl Layers {
         .list(kept);
     }
 
-    /// Where each page is for a process that has the files as these descriptors.
+    /// Returns the lookup table for a process that has the files open as `descriptors`.
     pub fn places<'a>(&'a self, descriptors: &'a [RawFd]) -> Places<'a> {
         Places::of(&self.pieces, descriptors)
     }
 
-    /// The files that another image may have beneath its own: all, or the first if they are too many.
+    /// Returns the layers that a later image may share: all of them, or only the first once there are [`MOST_LAYERS`].
+    /// `None` if too little of them is still referenced.
     pub fn base(&self) -> Option<Base<'_>> {
         let all = self.layers.len();
         let most = if all < MOST_LAYERS { all } else { 1 };
@@ -133,7 +135,7 @@ impl Layers {
         bases.into_iter().find(Base::is_useful)
     }
 
-    /// Writes all pages one after the other.
+    /// Writes the contents of all pages in order of address.
     pub fn write_to(&self, writer: &mut impl Write) -> io::Result<()> {
         let mut pieces = self.pieces.iter();
         pieces.try_for_each(|piece| {
@@ -144,7 +146,7 @@ impl Layers {
     }
 }
 
-/// The first files of an image, which another one has beneath its own.
+/// The lower layers of an image, which a later image shares.
 #[derive(Clone, Copy, Debug)]
 pub struct Base<'a> {
     layers: &'a Layers,
@@ -156,7 +158,7 @@ impl<'a> Base<'a> {
         &self.layers.layers[..self.files]
     }
 
-    /// Whether half of the files at least is of use. They are kept whole.
+    /// Whether at least half of the bytes in these layers are still referenced. A layer is kept as a whole.
     fn is_useful(&self) -> bool {
         let held: u64 = self.layers().iter().map(|layer| layer.bytes).sum();
         let pieces = self.layers.pieces.iter();
@@ -164,23 +166,23 @@ impl<'a> Base<'a> {
         held <= 2 * used.map(Piece::length).sum::<u64>()
     }
 
-    /// Adds the files with their lengths to a list that has each once.
+    /// Adds each layer with its length to `kept`, keyed by address so that a shared layer counts once.
     pub fn list(&self, kept: &mut BTreeMap<*const Layer, u64>) {
         let files = self.layers().iter();
         kept.extend(files.map(|layer| (Arc::as_ptr(layer), layer.bytes)));
     }
 }
 
-/// Where pages are, for the process that takes them on.
+/// The position of every page, for the process that is restored from the image.
 #[derive(Clone, Copy, Debug)]
 pub struct Places<'a> {
     pieces: &'a [Piece],
-    /// The descriptors of the files.
+    /// The descriptors of the layers in that process.
     pub descriptors: &'a [RawFd],
 }
 
 impl<'a> Places<'a> {
-    /// The places of these pieces.
+    /// Returns the table for these pieces.
     pub fn of(pieces: &'a [Piece], descriptors: &'a [RawFd]) -> Self {
         Self {
             pieces,
@@ -188,7 +190,7 @@ impl<'a> Places<'a> {
         }
     }
 
-    /// The place of an address in one of the pieces.
+    /// Returns the layer's descriptor and the offset of the page at `address`.
     pub fn at(&self, address: u64) -> Place {
         let number = self
             .pieces
@@ -199,7 +201,7 @@ impl<'a> Places<'a> {
                 offset: piece.place + address.saturating_sub(piece.pages.start),
             })
         });
-        // Other addresses are never looked for; no file is that long.
+        // Callers look up only addresses of pieces. No file is that long, so that a read at this offset fails.
         found.unwrap_or(Place {
             descriptor: 0,
             offset: u64::MAX >> 1,
@@ -223,17 +225,17 @@ mod tests {
 
     fn image(beneath: Option<&Layers>, ranges: &[(u64, Vec<u8>)]) -> (Layers, u64) {
         let file: File = tempfile::tempfile().expect("there is room");
-        let mut making = LayersInMaking::new(&file, beneath.and_then(Layers::base));
+        let mut builder = LayersBuilder::new(&file, beneath.and_then(Layers::base));
         for (start, pages) in ranges {
             for (start, pages) in (*start..).step_by(offset(16 * PAGE)).zip(pages.chunks(16)) {
                 let bytes = filled(pages);
                 let range = start..start + bytes.len() as u64;
-                making.add(&range, &bytes).expect("there is room");
+                builder.add(&range, &bytes).expect("there is room");
             }
         }
         let again = file.try_clone().expect("a descriptor");
-        let written = making.written;
-        let layers = making.finish(again.into(), None);
+        let written = builder.written;
+        let layers = builder.finish(again.into(), None);
         assert_eq!(layers.own(), written);
         (layers, written)
     }
@@ -245,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn an_image_has_its_pages_one_after_the_other() {
+    fn single_layer_stores_pages_contiguously() {
         let (layers, written) = image(None, &[(0x1000, vec![1, 2]), (0x8000, vec![3])]);
         assert_eq!(written, 3 * PAGE);
         let places = layers.places(&[9]);
@@ -256,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_changed_is_written_again() {
+    fn only_changed_pages_are_written_again() {
         let many = |with: u8| vec![with; 40];
         let (first, written) = image(None, &[(0x10_0000, many(1)), (0x20_0000, vec![5; 20])]);
         assert_eq!(written, 60 * PAGE);
@@ -268,7 +270,7 @@ mod tests {
             (0x20_0000, vec![5; 20]),
         ];
         let (second, written) = image(Some(&first), &now);
-        // The sixteen pages among which one changed, and those that are new.
+        // Sixteen pages, one of which changed, and sixteen new ones.
         assert_eq!(written, (16 + 16) * PAGE);
         let all: Vec<u8> = now.iter().flat_map(|(_, pages)| pages.clone()).collect();
         assert!(read(&second) == filled(&all));
@@ -284,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn files_do_not_pile_up() {
+    fn number_of_layers_is_bounded() {
         let mut pages = vec![0; 256];
         let mut last = image(None, &[(0x10_0000, pages.clone())]).0;
         let first = Arc::clone(&last.layers[0]);
@@ -292,7 +294,7 @@ mod tests {
             pages[usize::from(round) / 8 * 16] = round;
             let written;
             (last, written) = image(Some(&last), &[(0x10_0000, pages.clone())]);
-            // The others that changed are written again when their files are given up.
+            // The other changed pages are written again once their layers are dropped.
             assert!(written <= 64 * PAGE, "{round}: {written}");
             assert!(Arc::ptr_eq(&first, &last.layers[0]));
             assert!(read(&last) == filled(&pages));
@@ -301,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_mostly_useless_is_given_up() {
+    fn mostly_unreferenced_layers_are_dropped() {
         let mut last = image(None, &[(0x10_0000, vec![0; 64])]).0;
         for round in 1..30 {
             let pages = vec![round; 64];

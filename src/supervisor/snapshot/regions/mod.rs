@@ -1,7 +1,7 @@
-//! The mappings of a process, from the text of `/proc/PID/maps` and `/proc/PID/smaps` (proc(5)). Pure but for its reader.
+//! Parses the mappings of a process from `/proc/PID/maps` and `/proc/PID/smaps` (proc(5)). Pure, apart from its reader.
 //!
-//! Names in them are chosen by the guest. They are the last field of a line, and the kernel writes a line feed in
-//! them as `\012`.
+//! The guest chooses the names of mappings. A name is the last field of its line, and the kernel escapes a line feed in
+//! it as `\012`.
 
 use std::io::BufRead;
 
@@ -10,78 +10,78 @@ use serde::{Deserialize, Serialize};
 use super::refusal::{Doing, SnapshotRefusal};
 use sandfork_jail::restore::Protection;
 
-/// The most mappings of a session. A program has some hundreds.
+/// The maximum number of mappings of a session. A typical program has a few hundred.
 pub const MOST_REGIONS: usize = 16_384;
 
-/// The most bytes of a file that lists so many.
+/// The maximum length in bytes of a file that lists so many mappings.
 pub const MOST_TEXT: u64 = 32 << 20;
 
 /// A mapping.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
 pub struct Region {
-    /// Its first address.
+    /// The first address.
     pub start: u64,
-    /// The address behind it.
+    /// The end address, exclusive.
     pub end: u64,
-    /// What may be done with it.
+    /// The access that the mapping allows.
     pub protection: Protection,
-    /// Whether writes to it are seen outside of the process.
+    /// Whether the mapping is `MAP_SHARED`.
     pub is_shared: bool,
-    /// What it maps.
+    /// The mapped object.
     pub backing: Backing,
-    /// What `smaps` says of it.
+    /// The flags from `smaps`.
     pub advice: Advice,
-    /// Whether it is a private mapping of an earlier copy's image, or of bytes that the caller passed. Each of its pages
-    /// counts, even one that the process has not used yet.
+    /// Whether it is a private mapping of an earlier image, or of bytes that the caller passed. All of its pages are
+    /// copied, even those that the process has not touched.
     pub is_image: bool,
 }
 
-/// What a mapping maps.
+/// The object that a mapping maps.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
 pub enum Backing {
-    /// Memory of the process alone.
+    /// Private memory.
     Anonymous,
     /// The heap that brk(2) extends.
     Heap,
     /// The main thread's stack.
     Stack,
-    /// What the kernel maps into every process, by its name.
+    /// A mapping that the kernel adds to every process. Holds its name.
     Kernel(String),
     /// A file.
     File {
         /// The path by which it was opened.
         path: String,
-        /// The device, as the kernel writes it.
+        /// The device as `major:minor` in hexadecimal, as the kernel writes it.
         device: String,
-        /// The inode's number.
+        /// The inode number.
         inode: u64,
-        /// Where the mapping starts in the file.
+        /// The offset of the mapping in the file.
         offset: u64,
     },
 }
 
-/// How the kernel treats the memory of a mapping.
+/// Flags that madvise(2) or mmap(2) set on a mapping.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
 pub struct Advice {
     /// `MAP_NORESERVE` and `MAP_GROWSDOWN`, which the main thread's stack has.
     pub flags: i32,
     /// `MADV_HUGEPAGE` or `MADV_NOHUGEPAGE`.
     pub huge: Option<i32>,
-    /// Its contents are not for copies: `MADV_WIPEONFORK`, or the kernel's own state of getrandom(2).
+    /// The contents must not be copied: `MADV_WIPEONFORK`, or the kernel's own getrandom(2) state.
     pub is_wiped: bool,
-    /// It is a shadow stack.
+    /// Whether it is a shadow stack.
     pub is_shadow_stack: bool,
 }
 
-/// The names of files that are memory to a copy: of an image, and of bytes that the Python package or the supervisor
-/// passed. A guest may give them to a file of its own, whose contents are then copied.
+/// The names of memory files whose private mappings are copied like anonymous memory: images, and bytes that the Python
+/// package or the supervisor passed. A guest may use these names for its own files, which are then copied too.
 const IMAGES: [&[u8]; 3] = [
     b"/memfd:sandfork-memory (deleted)",
     b"/memfd:sandfork (deleted)",
     b"/memfd:sandfork-value (deleted)",
 ];
 
-/// The names of what the kernel maps (arch_vma_name).
+/// The names of kernel mappings (`arch_vma_name` in the kernel).
 const OF_KERNEL: [&[u8]; 5] = [
     b"[vdso]",
     b"[vvar]",
@@ -91,7 +91,7 @@ const OF_KERNEL: [&[u8]; 5] = [
 ];
 
 impl Region {
-    /// Whether it is memory of the process alone.
+    /// Whether the mapping is private memory without a file.
     pub fn is_anonymous(&self) -> bool {
         matches!(
             self.backing,
@@ -99,12 +99,12 @@ impl Region {
         )
     }
 
-    /// Whether it is the kernel's.
+    /// Whether the kernel added the mapping.
     pub fn is_kernel(&self) -> bool {
         matches!(self.backing, Backing::Kernel(_))
     }
 
-    /// Whether the other process has the same at the addresses that both have.
+    /// Whether both mappings show the same object at the addresses that they share.
     pub fn is_same(&self, other: &Self) -> bool {
         let from = |region: &Self, offset: u64| offset.wrapping_sub(region.start);
         match (&self.backing, &other.backing) {
@@ -212,8 +212,8 @@ impl Advice {
     }
 }
 
-/// Parses either file, line by line: that of a guest with many mappings has megabytes. A line that is not understood is
-/// refused: nothing of a process is left out.
+/// Parses either file line by line, because that of a guest with many mappings has megabytes. An unknown line is an
+/// error, so that no mapping is left out.
 pub fn parse(mut text: impl BufRead) -> Result<Vec<Region>, SnapshotRefusal> {
     let mut regions: Vec<Region> = Vec::new();
     let mut next = Vec::new();
@@ -226,13 +226,13 @@ pub fn parse(mut text: impl BufRead) -> Result<Vec<Region>, SnapshotRefusal> {
                 last.advice = Advice::parse(flags);
             }
         } else if line.first().is_none_or(u8::is_ascii_uppercase) {
-            // A measurement of the mapping.
+            // A measurement of the mapping, such as `Rss:`.
         } else {
             if regions.len() == MOST_REGIONS {
                 return Err(SnapshotRefusal::Fragmented(MOST_REGIONS));
             }
             let region = Region::parse(line).ok_or_else(|| {
-                let what = format!("what is mapped as `{}` is of no known kind", name_of(line));
+                let what = format!("the mapping `{}` is of an unknown kind", name_of(line));
                 SnapshotRefusal::Mapping(what)
             })?;
             regions.push(region);
@@ -242,10 +242,10 @@ pub fn parse(mut text: impl BufRead) -> Result<Vec<Region>, SnapshotRefusal> {
     Ok(regions)
 }
 
-/// Recognises the parts of a heap that an earlier copy shares with its image: the kernel does not name them. The heap
-/// starts where the kernel says in `stat`, and ends where the process says.
+/// Marks the parts of the heap that are mapped from an image, which the kernel does not label. The heap starts at the
+/// address in `stat` and ends at the program break that the worker reported.
 pub fn name_heap(regions: &mut [Region], of_process: &str, program_break: u64) {
-    /// The number of the field (proc(5)).
+    /// The number of the field `start_brk` (proc(5)).
     const START: usize = 47;
     let fields = of_process.rsplit_once(')').map_or("", |(_, fields)| fields);
     let start = fields.split_ascii_whitespace().nth(START - 3);
@@ -274,13 +274,13 @@ fn name_of(line: &[u8]) -> String {
         .collect()
 }
 
-/// The mapping at an address. The mappings are in order.
+/// Returns the mapping that contains an address. The mappings must be in order.
 pub fn at(regions: &[Region], address: u64) -> Option<&Region> {
     let next = regions.partition_point(|region| region.end <= address);
     regions.get(next).filter(|region| region.start <= address)
 }
 
-/// Refuses mappings that a copy cannot have.
+/// Requires that a copy can recreate every mapping.
 pub fn require_mappable(regions: &[Region]) -> Result<(), SnapshotRefusal> {
     for region in regions {
         if region.advice.is_shadow_stack {

@@ -1,4 +1,4 @@
-//! Mappings from lines of the kernel.
+//! Tests with lines as the kernel writes them.
 
 use super::*;
 
@@ -8,7 +8,7 @@ fn one(line: &str) -> Region {
 }
 
 #[test]
-fn a_mapping_is_read_with_its_flags() {
+fn mapping_is_parsed_with_its_flags() {
     let text = "7f0000000000-7f0000200000 rw-p 00000000 00:00 0 \nSize:               2048 kB\nVmFlags: rd wr mr mw me ac nr hg \n\
                 7ffc00000000-7ffc00021000 rw-p 00000000 00:00 0                          [stack]\nVmFlags: rd wr gd wf \n";
     let regions = parse(text.as_bytes()).expect("both are read");
@@ -25,7 +25,7 @@ fn a_mapping_is_read_with_its_flags() {
 }
 
 #[test]
-fn a_guest_s_names_are_names() {
+fn guest_chosen_names_cannot_forge_fields() {
     let path = |line: &str| match one(line).backing {
         Backing::File { path, .. } => path,
         other => panic!("{other:?}"),
@@ -50,7 +50,7 @@ fn a_guest_s_names_are_names() {
 }
 
 #[test]
-fn what_is_shared_with_an_image_is_memory() {
+fn private_image_mappings_count_as_memory() {
     let image = "/memfd:sandfork-memory (deleted)";
     let text = format!(
         "5000-8000 rw-p 5000 00:01 9 {image}\n8000-9000 rw-p 0 00:00 0 [heap]\n70000-80000 rw-p 0 00:01 9 {image}"
@@ -80,7 +80,7 @@ fn what_is_shared_with_an_image_is_memory() {
 }
 
 #[test]
-fn a_file_is_the_same_at_the_same_offset() {
+fn file_mappings_match_by_inode_and_offset() {
     let of = |start: u64, offset: u64, inode: u64| {
         one(&format!(
             "{start:x}-9000 r--p {offset:x} fe:00 {inode} /usr/lib/a.so"
@@ -101,7 +101,7 @@ fn too_many_mappings_are_refused() {
 }
 
 #[test]
-fn a_shared_writable_mapping_is_refused() {
+fn shared_writable_mapping_is_refused() {
     let regions = |line: &str| parse(line.as_bytes()).expect("a line");
     let shared = regions("1000-2000 rw-s 0 00:2a 7 /work/x");
     let refused = require_mappable(&shared).expect_err("it is refused");

@@ -1,4 +1,4 @@
-//! The memory of a process, as the kernel shows it. Pure.
+//! The memory of a process as the kernel reports it. Pure.
 
 use std::ops::Range;
 
@@ -6,36 +6,37 @@ use super::pages::split;
 use crate::supervisor::snapshot::regions::{Backing, Region};
 use sandfork_jail::restore::{LARGEST_BLOB, Protection, WINDOW};
 
-/// The least memory that is mapped from the image: a mapping costs about as much as copying this.
+/// The smallest run of pages that is mapped from the image: one mapping costs about as much as copying this many bytes.
 const LEAST_SHARED: u64 = 64 << 10;
 
-/// The size of a hole for a blob and its window.
+/// The size of the hole for a blob and its window.
 pub const HOLE: u64 = 256 << 20;
 
 const _: () = assert!(LARGEST_BLOB + WINDOW <= HOLE);
 
-/// Where a hole may be: above what fixed programs use, and below what the kernel keeps for itself.
+/// The addresses at which a hole may start and end: above those of non-PIE programs, and below those that the kernel
+/// uses.
 const HOLES: Range<u64> = 1 << 32..0x7ff0_0000_0000;
 
 /// The memory of a process.
 #[derive(Clone, Copy, Debug)]
 pub struct Memory<'a> {
-    /// Its mappings, in order.
+    /// The mappings, in order of address.
     pub regions: &'a [Region],
-    /// Its own pages, in order.
+    /// The private pages, in order.
     pub pages: &'a [Range<u64>],
-    /// The pages that it may not touch, in order.
+    /// The guard pages, in order.
     pub guards: &'a [Range<u64>],
-    /// Ranges that may be mapped from the image, in order, besides the heap. Without it, nothing is: the image is not
-    /// in memory.
+    /// Ranges that may be mapped from the image besides the heap, in order. `None` if nothing may be mapped because the
+    /// image is not in memory.
     pub shareable: Option<&'a [Range<u64>]>,
-    /// Where its thread's own data are.
+    /// The thread pointer of the main thread.
     pub thread: u64,
-    /// Whether it comes from a file, which another supervisor may have saved.
+    /// Whether the image comes from a file that another supervisor may have saved.
     pub is_saved: bool,
 }
 
-/// The parts of these ranges that are in a range.
+/// Returns the intersections of `ranges` with `range`.
 pub fn within<'a>(
     ranges: &'a [Range<u64>],
     range: &Range<u64>,
@@ -49,13 +50,13 @@ pub fn within<'a>(
 }
 
 impl Memory<'_> {
-    /// Its own pages within a range.
+    /// Returns the private pages within a range.
     pub fn within(&self, range: &Range<u64>) -> impl Iterator<Item = Range<u64>> {
         within(self.pages, range)
     }
 
-    /// Its guards within a range that the other does not have.
-    pub fn guards_apart(
+    /// Returns the guard pages within a range that `other` does not have.
+    pub fn guards_missing_in(
         &self,
         other: Memory<'_>,
         range: &Range<u64>,
@@ -64,7 +65,7 @@ impl Memory<'_> {
         parts.filter_map(|(part, have_both)| (!have_both).then_some(part))
     }
 
-    /// The parts of a mapping's pages, and whether each is mapped from the image.
+    /// Splits a run of private pages of the mapping `of`. Each part comes with whether it is mapped from the image.
     pub fn parts_of(&self, of: &Region, pages: Range<u64>) -> Vec<(Range<u64>, bool)> {
         let may_be_shared = !of.is_shared
             && of.protection == Protection::READ_WRITE
@@ -81,7 +82,7 @@ impl Memory<'_> {
         parts
     }
 
-    /// Its last mapping of this kind.
+    /// Returns the last mapping with this backing.
     pub fn last(&self, backing: &Backing) -> Option<&Region> {
         self.regions
             .iter()
@@ -90,7 +91,7 @@ impl Memory<'_> {
     }
 }
 
-/// An address at which neither process has anything for as long as a hole is, with all of the target behind it.
+/// Returns an address at which neither process has mappings for [`HOLE`] bytes plus the length of all target mappings.
 pub fn hole(source: &[Region], target: &[Region]) -> Option<u64> {
     let mapped: u64 = target.iter().map(|region| region.end - region.start).sum();
     let length = HOLE.checked_add(mapped)?;

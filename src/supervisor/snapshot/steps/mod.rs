@@ -1,12 +1,12 @@
-//! The steps by which a worker's memory becomes that of another. Pure.
+//! Computes the steps that turn a worker's memory into that of a captured worker. Pure.
 //!
-//! Both workers come from one zygote, so that most mappings are the same in both. What the target lacks is mapped,
-//! what it has in addition is unmapped, and pages are read from the image. A page that both have may be the zygote's
-//! still, in both: it is compared, and copied if it differs. A page that only the target has is dropped.
+//! One zygote forks both workers, so that most of their mappings are equal. Missing mappings are made, additional ones
+//! are unmapped, and pages are read from the image. A page that both have may still be the zygote's in either of them:
+//! it is compared with the image, and copied if it differs. A page that only the target has is dropped.
 //!
-//! Much memory is not copied: it is mapped from the image, so that all copies share it until they write to it. Such a
-//! mapping is of a file, which a program can notice: it cannot be dropped to zeros (`MADV_DONTNEED`), or grown. So only
-//! memory is shared of which the C library and CPython do not expect that.
+//! Much memory is mapped from the image, so that all copies share it until they write to it. A program can notice that
+//! a file backs this memory: `MADV_DONTNEED` does not zero it, and it cannot be grown. Only memory of which the C
+//! library and CPython expect neither is therefore shared.
 
 mod memory;
 mod moved;
@@ -19,7 +19,7 @@ pub use self::memory::{HOLE, Memory, hole};
 pub use self::pages::{in_order, split, split_by};
 
 use self::memory::within;
-use self::moved::{is_elsewhere, moved};
+use self::moved::{has_other_layout, moved};
 use self::pages::{Who, compare, parts};
 use super::descriptors::is_path;
 use super::layers::Places;
@@ -28,21 +28,21 @@ use super::regions::{Backing, Region, at};
 use sandfork_jail::restore::{BlobData, Place, Protection, Sharing, Step, WINDOW};
 use sandfork_jail::sys::checkpoint::BUFFER;
 
-/// The most bytes of one read(2).
+/// The maximum length of one read(2) step.
 const MOST_READ: u64 = 1 << 30;
 
-/// The steps, and the files that they open.
+/// The steps of a restore, and the files that they involve.
 #[derive(Debug)]
 pub struct Plan {
     /// The steps.
     pub steps: Vec<Step>,
-    /// The paths of the files that they open.
+    /// The paths of the files that the steps open.
     pub opened: Vec<String>,
-    /// The paths of the files of which the target's own mappings are moved.
+    /// The paths of the files whose mappings the steps move from elsewhere in the target.
     pub moved: BTreeSet<String>,
 }
 
-/// The steps from `target` to `source`, whose pages are at these places.
+/// Computes the steps from `target` to `source`, whose page contents are at `places`.
 pub fn steps<'a>(
     source: Memory,
     places: Places<'a>,
@@ -50,7 +50,7 @@ pub fn steps<'a>(
     target: Memory,
     blob: &'a mut BlobData,
 ) -> Result<Plan, SnapshotRefusal> {
-    let is_elsewhere = is_elsewhere(source, target);
+    let has_other_layout = has_other_layout(source, target);
     let room = blob.end_of(HOLE);
     let mut made = Steps {
         first: Vec::new(),
@@ -68,7 +68,7 @@ pub fn steps<'a>(
         blob,
     };
     let (regions, pages, guards);
-    let target = if is_elsewhere {
+    let target = if has_other_layout {
         let moved = moved(source, target, room)?;
         made.first = moved.steps;
         let paths = moved
@@ -100,7 +100,7 @@ pub fn steps<'a>(
     Ok(made.finish())
 }
 
-/// The ranges between all bounds of mappings.
+/// Splits the address space at the bounds of all mappings.
 fn pieces(source: &[Region], target: &[Region]) -> impl Iterator<Item = Range<u64>> {
     let both = source.iter().chain(target);
     let mut bounds: Vec<u64> = both.flat_map(|region| [region.start, region.end]).collect();
@@ -117,22 +117,22 @@ struct Steps<'a> {
     loads: Vec<Step>,
     last: Vec<Step>,
     after: Vec<Step>,
-    /// The file that is open while mappings are made.
+    /// The file that the step being added has open.
     file: Option<String>,
-    /// All such files.
+    /// All files that were opened.
     opened: Vec<String>,
     moved: BTreeSet<String>,
-    /// Whether the image can be mapped: a page of a disk may turn out to be lost, which a call reports and a mapping
-    /// does not.
+    /// Whether the image can be mapped. An image on disk is read instead: read(2) reports a bad sector, while a mapping
+    /// raises SIGBUS.
     is_in_memory: bool,
-    /// The place from which on the window shows the image.
+    /// The part of the image at which the window starts, once it is mapped.
     window: Option<Place>,
     places: Places<'a>,
     blob: &'a mut BlobData,
 }
 
 impl Steps<'_> {
-    /// Gives heap and stack the other's ends: the kernel keeps both, and mappings do not change them.
+    /// Resizes heap and stack to those of the source, because the kernel keeps their bounds separately from mappings.
     /// Returns the target's mappings after that.
     fn grow(&mut self, source: Memory, program_break: u64, own: &[Region]) -> Vec<Region> {
         let mut regions = own.to_vec();
@@ -144,7 +144,8 @@ impl Steps<'_> {
                 .rev()
                 .find(|region| region.backing == Backing::Heap),
         ) {
-            // The guest's word counts within the last page, which is all that the kernel does not show.
+            // The kernel shows the heap's end rounded up to a page. The guest's own value is used if it lies within
+            // that page.
             let shown = heap.end - 4095..=heap.end;
             let end = if shown.contains(&program_break) {
                 program_break
@@ -188,7 +189,7 @@ impl Steps<'_> {
         let length = range.end - range.start;
         match (wanted, own) {
             (None, None) => {}
-            // What lies below the stack pointer means nothing.
+            // Memory below the stack pointer holds nothing.
             (None, Some(own)) if own.backing == Backing::Stack => {}
             (None, Some(_)) => self.first.push(Step::unmap(range.start, length)),
             (Some(wanted), Some(own)) if wanted.is_same(own) => {
@@ -199,7 +200,7 @@ impl Steps<'_> {
         Ok(())
     }
 
-    /// Makes the pages of a mapping that both have the other's.
+    /// Adds the steps that give the pages of a mapping that both processes have the source's contents.
     fn keep(
         &mut self,
         wanted: &Region,
@@ -216,14 +217,14 @@ impl Steps<'_> {
             self.maps
                 .push(Step::protect(range.start, length, protection));
         }
-        // Before a page is read there.
-        for guards in target.guards_apart(source, range) {
+        // Guards go first, because reading into a guard page fails.
+        for guards in target.guards_missing_in(source, range) {
             let length = guards.end - guards.start;
             self.maps.push(Step::unguard(guards.start, length));
         }
         self.guard(source, range);
         if !wanted.advice.is_wiped {
-            // What the target had under a mapping of the image is gone.
+            // Mapping the image has already replaced these pages of the target.
             let own = target
                 .within(range)
                 .flat_map(|pages| split(&pages, &shared));
@@ -246,7 +247,7 @@ impl Steps<'_> {
         }
     }
 
-    /// Maps what the target lacks.
+    /// Adds the steps that map a range that the target lacks.
     fn replace(
         &mut self,
         wanted: &Region,
@@ -288,7 +289,7 @@ impl Steps<'_> {
         Ok(())
     }
 
-    /// Maps from the image what may be shared. Returns these pages, and the others.
+    /// Maps shareable pages from the image. Returns the mapped page ranges and the remaining ones.
     fn share(
         &mut self,
         wanted: &Region,
@@ -310,7 +311,7 @@ impl Steps<'_> {
         (shared, ranges(others))
     }
 
-    /// Makes the other's guards.
+    /// Installs the source's guard pages.
     fn guard(&mut self, source: Memory, range: &Range<u64>) {
         for guards in within(source.guards, range) {
             let length = guards.end - guards.start;
@@ -355,7 +356,7 @@ impl Steps<'_> {
         }
     }
 
-    /// Makes a part of the image readable, and returns its address.
+    /// Makes part of the image readable in memory, and returns its address.
     fn show(&mut self, place: Place, length: u64) -> u64 {
         if !self.is_in_memory {
             let buffer = self.blob.buffer();

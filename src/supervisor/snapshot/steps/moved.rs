@@ -1,8 +1,9 @@
-//! The first steps of a worker whose interpreter is not the one from which the other worker was forked. Pure.
+//! Computes the first steps for a worker that another interpreter forked. Pure.
 //!
-//! Such a worker has nothing at the other's addresses. What it maps of files and of the kernel moves to where the
-//! other one has the same: files may be hidden from it since it was jailed, and the kernel's pages cannot be made.
-//! Everything else of it is unmapped. The steps between two workers of one interpreter do the rest.
+//! Its address layout differs from that of the captured worker. Its file and kernel mappings are moved to the addresses
+//! of their counterparts in the captured worker, because the jail may hide the mapped files from it, and no process can
+//! create kernel mappings. All other mappings are unmapped. The steps between two workers of one interpreter do the
+//! rest.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -14,22 +15,22 @@ use crate::supervisor::snapshot::refusal::SnapshotRefusal;
 use crate::supervisor::snapshot::regions::{Backing, Region, at};
 use sandfork_jail::restore::{Protection, Step};
 
-/// What is mapped from here on cannot be moved or unmapped: the kernel has it there in each process.
+/// The start of kernel addresses. Mappings from here on are the same in each process and cannot be moved or unmapped.
 const OF_KERNEL: u64 = 1 << 47;
 
-/// How the names of Sandfork's own files in memory begin. Each interpreter has its own inodes of them.
+/// The prefix of the names of Sandfork's own memory files. Each interpreter has its own inodes of them.
 const OWN_FILES: &str = "/memfd:sandfork-";
 
-/// What makes two mappings of two processes the same, wherever they are.
+/// A key by which mappings of two processes match, independent of their addresses.
 #[derive(Eq, Ord, PartialEq, PartialOrd)]
-enum What<'a> {
+enum Key<'a> {
     Kernel(&'a str),
-    /// The device, the inode and the offset, and whether it is shared.
+    /// The device, inode and offset, and whether the mapping is shared.
     File(&'a str, u64, u64, bool),
     Own(&'a str, u64),
 }
 
-impl<'a> What<'a> {
+impl<'a> Key<'a> {
     fn of(region: &'a Region) -> Option<(Self, u64)> {
         let what = match &region.backing {
             Backing::Kernel(name) if region.start < OF_KERNEL => Self::Kernel(name),
@@ -48,7 +49,7 @@ impl<'a> What<'a> {
     }
 }
 
-/// A target whose mappings were moved.
+/// The steps that move a target's mappings, and its memory after them.
 #[derive(Debug)]
 pub struct Moved {
     pub steps: Vec<Step>,
@@ -57,34 +58,34 @@ pub struct Moved {
     pub guards: Vec<Range<u64>>,
 }
 
-/// Whether the two processes are, or may be, of different interpreters. A session that was resumed under one goes on with the
-/// addresses of another, and so do its forks.
-pub fn is_elsewhere(source: Memory, target: Memory) -> bool {
+/// Whether the two processes come from different interpreters, or may do so. A session that was resumed in another
+/// interpreter keeps the addresses of the first, and so do its forks.
+pub fn has_other_layout(source: Memory, target: Memory) -> bool {
     let of_kernel = |memory: Memory| -> Vec<(u64, u64)> {
         let regions = memory.regions.iter();
         let of_kernel = regions.filter(|region| region.is_kernel());
         of_kernel.map(|region| (region.start, region.end)).collect()
     };
-    // Another interpreter may have had the same addresses, but neither the same files in memory nor the same heap.
+    // A saved image may come from an interpreter with equal addresses, but other memory files and another heap.
     source.is_saved || source.thread != target.thread || of_kernel(source) != of_kernel(target)
 }
 
-/// Moves what the target has of the source's mappings. `room` is a range as long as all mappings of the target, in which
-/// neither process has anything.
+/// Moves the target's mappings that match one of the source. `room` is the start of a range that is free in both
+/// processes and as long as all mappings of the target.
 pub fn moved(source: Memory, target: Memory, room: u64) -> Result<Moved, SnapshotRefusal> {
     let mut own: BTreeMap<_, Vec<&Region>> = BTreeMap::new();
     for region in target.regions.iter().rev() {
-        if let Some(what) = What::of(region) {
+        if let Some(what) = Key::of(region) {
             own.entry(what).or_default().push(region);
         }
     }
     let mut pairs: Vec<(&Region, &Region)> = Vec::new();
     for wanted in source.regions {
-        let found = What::of(wanted).and_then(|what| own.get_mut(&what)?.pop());
+        let found = Key::of(wanted).and_then(|what| own.get_mut(&what)?.pop());
         match found {
             Some(found) => pairs.push((wanted, found)),
             None if wanted.is_kernel() && wanted.start < OF_KERNEL => {
-                let what = "the kernel's own pages are others".to_owned();
+                let what = "the kernel's own pages differ".to_owned();
                 return Err(SnapshotRefusal::Mapping(what));
             }
             None => {}
@@ -94,7 +95,7 @@ pub fn moved(source: Memory, target: Memory, room: u64) -> Result<Moved, Snapsho
     let stays = |region: &&Region| region.start >= OF_KERNEL || needed.contains(&region.start);
     let mut steps = heap_is_closed(source, target)?;
     let unneeded = target.regions.iter().filter(|region| !stays(region));
-    // The heap goes with them: its end is closed from now on.
+    // The heap is unmapped too: it can no longer grow.
     steps.extend(unneeded.map(|region| Step::unmap(region.start, region.end - region.start)));
     steps.append(&mut moves(&pairs, room));
     let mut regions: Vec<Region> = pairs
@@ -129,15 +130,15 @@ pub fn moved(source: Memory, target: Memory, room: u64) -> Result<Moved, Snapsho
     })
 }
 
-/// Closes the heap, so that it never grows again: it would grow where the kernel keeps its end, which mappings do not
-/// change, and the C library takes memory that is not behind its heap for another program's. Without brk(2) it maps its
-/// memory.
+/// Returns steps that prevent the heap from ever growing. The kernel keeps the program break, which mappings do not
+/// change, and would extend the heap there, while the C library attributes memory that does not follow its heap to
+/// another program's sbrk(2). When brk(2) fails, the C library uses mmap(2) instead.
 fn heap_is_closed(source: Memory, target: Memory) -> Result<Vec<Step>, SnapshotRefusal> {
     let Some(heap) = target.last(&Backing::Heap) else {
         let what = "the interpreter has no heap".to_owned();
         return Err(SnapshotRefusal::Mapping(what));
     };
-    // The rest of the last page would be given out without being mapped.
+    // Otherwise brk(2) would hand out the rest of the last page without mapping it.
     let mut steps = vec![Step::program_break(heap.end)];
     if at(source.regions, heap.end).is_none() {
         steps.push(Step::map(heap.end, PAGE, Protection::default(), 0));
@@ -145,8 +146,8 @@ fn heap_is_closed(source: Memory, target: Memory) -> Result<Vec<Step>, SnapshotR
     Ok(steps)
 }
 
-/// The steps that move each second mapping to where the first is. Where one would replace another that has not been moved
-/// yet, all go through `room`.
+/// Returns the steps that move each pair's second mapping to the address of its first. If a move would overwrite a
+/// mapping that has not moved yet, all mappings move to `room` first.
 fn moves(pairs: &[(&Region, &Region)], room: u64) -> Vec<Step> {
     let pairs = pairs
         .iter()

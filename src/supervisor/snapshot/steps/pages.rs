@@ -1,20 +1,20 @@
-//! Ranges of pages of two processes. Pure.
+//! Operations on page ranges of two processes. Pure.
 
 use std::cmp::Ordering;
 use std::ops::Range;
 
-/// Which process has pages.
+/// Which of the two processes has a page.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Who {
-    /// The process that is copied.
+    /// Only the captured process.
     Source,
-    /// The process that becomes the copy.
+    /// Only the process that is restored.
     Target,
     /// Both.
     Both,
 }
 
-/// Which of two processes has which pages. Both lists are in order.
+/// Merges two ordered lists of page ranges into runs that the same processes have.
 pub fn compare(
     source: impl Iterator<Item = Range<u64>>,
     target: impl Iterator<Item = Range<u64>>,
@@ -57,7 +57,7 @@ pub fn compare(
     }
 }
 
-/// The range in parts of at most so many bytes.
+/// Splits a range into parts of at most `most` bytes.
 pub fn parts(pages: &Range<u64>, most: u64) -> impl Iterator<Item = Range<u64>> {
     let end = pages.end;
     let mut start = pages.start;
@@ -68,14 +68,13 @@ pub fn parts(pages: &Range<u64>, most: u64) -> impl Iterator<Item = Range<u64>> 
     })
 }
 
-/// The parts of a range that lie in some ranges, which are in order, and those that do not.
+/// Splits a range at the bounds of ordered ranges. Each part comes with whether one of them contains it.
 pub fn split(range: &Range<u64>, within: &[Range<u64>]) -> Vec<(Range<u64>, bool)> {
     let parts = split_by(range, within, |one| one).into_iter();
     parts.map(|(part, one)| (part, one.is_some())).collect()
 }
 
-/// The parts of a range that lie in the ranges of these items, which are in order, each with its item, and those that do
-/// not.
+/// Splits a range at the bounds of ordered items. Each part comes with the item that contains it, if there is one.
 pub fn split_by<'a, T>(
     range: &Range<u64>,
     items: &'a [T],
@@ -102,7 +101,7 @@ pub fn split_by<'a, T>(
     found
 }
 
-/// Ranges in order, without overlaps. What is no range of whole pages is left out.
+/// Sorts and merges ranges, and drops empty ranges and those that are not whole pages.
 pub fn in_order(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
     ranges.retain(|one| {
         one.start < one.end && one.start.is_multiple_of(PAGE) && one.end.is_multiple_of(PAGE)
@@ -118,7 +117,7 @@ pub fn in_order(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
     merged
 }
 
-/// The size of a page on x86-64.
+/// The page size of x86-64.
 pub const PAGE: u64 = 4096;
 
 #[cfg(test)]
@@ -126,9 +125,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pages_are_told_apart_by_who_has_them() {
+    fn pages_are_merged_with_their_holders() {
         let (source, target) = ([0..3, 5..6, 8..9], [1..2, 5..9]);
-        let told = compare(source.into_iter(), target.into_iter());
+        let merged = compare(source.into_iter(), target.into_iter());
         let wanted = [
             (0..1, Who::Source),
             (1..2, Who::Both),
@@ -137,11 +136,11 @@ mod tests {
             (6..8, Who::Target),
             (8..9, Who::Both),
         ];
-        assert_eq!(told, wanted);
+        assert_eq!(merged, wanted);
     }
 
     #[test]
-    fn a_range_is_split_at_the_bounds_of_others() {
+    fn range_is_split_at_the_bounds_of_others() {
         let others = [0..2, 4..6, 9..20];
         let parts = split(&(1..10), &others);
         assert_eq!(
@@ -159,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_that_a_guest_names_are_put_in_order() {
+    fn ranges_from_a_guest_are_sorted_and_merged() {
         let named = vec![
             0x5000..0x6000,
             0x1000..0x3000,

@@ -19,7 +19,7 @@ fn from(offset: u64) -> Place {
     }
 }
 
-/// What the source may share besides its heap.
+/// Ranges of the source that may be mapped from the image besides its heap.
 const SHAREABLE: [Range<u64>; 1] = [0x90_1000..0xb0_0000];
 
 fn regions(text: &str) -> Vec<Region> {
@@ -49,7 +49,7 @@ fn made(
     };
     let plan = steps(
         source,
-        Places::of(&Piece::in_a_row(source.pages), &[IMAGE]),
+        Places::of(&Piece::contiguous(source.pages), &[IMAGE]),
         0x2_2800,
         target,
         &mut BlobData::new(BLOB),
@@ -58,11 +58,11 @@ fn made(
 }
 
 #[test]
-fn a_mapping_of_both_is_compared() {
+fn common_mapping_is_compared() {
     let text = "10000-20000 rw-p 0 00:00 0 ";
     let source = [0x1_0000..0x1_2000, 0x1_4000..0x1_5000];
     let target = [0x1_1000..0x1_3000];
-    let steps = made((text, &source), (text, &target)).expect("there is a way");
+    let steps = made((text, &source), (text, &target)).expect("a plan");
     let window = BlobData::new(BLOB).window();
     let wanted = [
         Step::read(0x1_0000, 0x1000, from(0)),
@@ -77,7 +77,7 @@ fn a_mapping_of_both_is_compared() {
 }
 
 #[test]
-fn guards_are_made_and_removed() {
+fn guards_are_installed_and_removed() {
     let text = "10000-20000 rw-p 0 00:00 0 ";
     let (own, missing) = (regions(text), []);
     let source = Memory {
@@ -94,10 +94,10 @@ fn guards_are_made_and_removed() {
         ..source
     };
     let made = |target: Memory| {
-        let pieces = Piece::in_a_row(source.pages);
+        let pieces = Piece::contiguous(source.pages);
         let places = Places::of(&pieces, &[IMAGE]);
         let plan = steps(source, places, 0, target, &mut BlobData::new(BLOB));
-        plan.expect("there is a way").steps
+        plan.expect("a plan").steps
     };
     let from_source = [
         Step::read(0x1_2000, 0x1000, from(0)),
@@ -116,12 +116,12 @@ fn guards_are_made_and_removed() {
 }
 
 #[test]
-fn what_is_missing_is_mapped_and_what_is_too_much_is_unmapped() {
+fn missing_mappings_are_made_and_extra_ones_unmapped() {
     let library =
         "30000-32000 r--p 1000 fe:00 7 /usr/lib/a.so\n32000-33000 rw-p 3000 fe:00 7 /usr/lib/a.so";
     let other = "40000-50000 rw-p 0 00:00 0 ";
     let source = [0x3_2000..0x3_3000];
-    let steps = made((library, &source), (other, &[])).expect("there is a way");
+    let steps = made((library, &source), (other, &[])).expect("a plan");
     let name = BlobData::new(BLOB).name("/usr/lib/a.so");
     let wanted = [
         Step::unmap(0x4_0000, 0x1_0000),
@@ -136,21 +136,21 @@ fn what_is_missing_is_mapped_and_what_is_too_much_is_unmapped() {
 }
 
 #[test]
-fn a_read_only_page_is_written_and_protected_again() {
+fn read_only_page_is_written_and_protected_again() {
     let text = "10000-12000 r--p 0 fe:00 7 /usr/lib/a.so";
     let source = [0x1_0000..0x1_1000];
-    let steps = made((text, &source), (text, &[])).expect("there is a way");
+    let steps = made((text, &source), (text, &[])).expect("a plan");
     assert_eq!(steps[0], Step::protect(0x1_0000, 0x2000, Protection(3)));
     assert_eq!(steps[2], Step::protect(0x1_0000, 0x2000, Protection(1)));
 }
 
 #[test]
-fn heap_and_stack_get_the_other_s_ends() {
+fn heap_and_stack_take_the_sources_bounds() {
     let source = "10000-23000 rw-p 0 00:00 0 [heap]\n70000-80000 rw-p 0 00:00 0 [stack]";
     let target = "10000-20000 rw-p 0 00:00 0 [heap]\n78000-80000 rw-p 0 00:00 0 [stack]";
-    let steps = made((source, &[]), (target, &[])).expect("there is a way");
+    let steps = made((source, &[]), (target, &[])).expect("a plan");
     let wanted = [
-        // The guest's word, which is within the last page.
+        // The guest's value, which lies within the last page.
         Step::program_break(0x2_2800),
         Step::touch(0x7_0000),
         Step::close_image(IMAGE),
@@ -159,11 +159,11 @@ fn heap_and_stack_get_the_other_s_ends() {
 }
 
 #[test]
-fn what_cannot_be_mapped_again_is_refused() {
+fn unrestorable_mapping_is_refused() {
     let deleted = "10000-12000 r--p 0 00:01 7 /memfd:x (deleted)";
     let refused = made((deleted, &[]), ("", &[])).expect_err("it is refused");
     assert!(refused.to_string().contains("/memfd:x"), "{refused}");
-    // Every worker has the zygote's.
+    // Every worker inherits the zygote's mappings.
     made((deleted, &[]), (deleted, &[])).expect("it is the same");
     let moved = (
         "10000-12000 r-xp 0 00:00 0 [vdso]",
@@ -173,14 +173,14 @@ fn what_cannot_be_mapped_again_is_refused() {
 }
 
 #[test]
-fn a_hole_is_free_in_both() {
+fn hole_is_free_in_both_processes() {
     let (source, target) = (
         regions("100000000-120000000 rw-p 0 00:00 0 "),
         regions("120000000-121000000 rw-p 0 00:00 0 "),
     );
     let hole = hole(&source, &target).expect("there is one");
     assert_eq!(hole, 0x1_3000_0000);
-    // Behind a mapping of 16 TiB.
+    // After a mapping of 16 TiB.
     let source = regions("100000000-100100000000 ---p 0 00:00 0 ");
     assert_eq!(super::hole(&source, &target), Some(0x1001_0000_0000));
     let source = regions("100000000-7fe000000000 ---p 0 00:00 0 ");
@@ -190,14 +190,14 @@ fn a_hole_is_free_in_both() {
 }
 
 #[test]
-fn wiped_memory_is_left_as_the_fork_left_it() {
+fn wiped_memory_is_not_restored() {
     let text = "10000-12000 rw-p 0 00:00 0 \nVmFlags: rd wr wf";
     let target = [0x1_0000..0x1_1000];
-    let steps = made((text, &[]), (text, &target)).expect("there is a way");
+    let steps = made((text, &[]), (text, &target)).expect("a plan");
     assert_eq!(steps, [Step::close_image(IMAGE)]);
 }
 
-/// What a process has of which parts may be shared.
+/// A process with shareable and other mappings, and its pages.
 const WITH_BLOCKS: (&str, [Range<u64>; 5]) = (
     "10000-60000 rw-p 0 00:00 0 [heap]\n900000-c00000 rw-p 0 00:00 0 \nc00000-d00000 r--p 0 00:00 0 ",
     [
@@ -213,16 +213,16 @@ const WITH_BLOCKS: (&str, [Range<u64>; 5]) = (
 fn heap_and_large_blocks_are_mapped_from_the_image() {
     let (text, source) = (WITH_BLOCKS.0, &WITH_BLOCKS.1);
     let target = [0x1_0000..0x1_1000, 0x5_0000..0x5_1000];
-    let steps = made((text, source), (text, &target)).expect("there is a way");
+    let steps = made((text, source), (text, &target)).expect("a plan");
     let window = BlobData::new(BLOB).window();
     let wanted = [
         Step::program_break(0x6_0000),
         Step::protect(0xc0_0000, 0x10_0000, Protection(3)),
         Step::map_image(0x1_0000, 0x3_0000, Protection::READ_WRITE, from(0)),
-        // The first page of a block stays memory of its own.
+        // The first page of a block stays private.
         Step::map_image(0x90_1000, 0x7_f000, Protection::READ_WRITE, from(0x3_2000)),
         Step::map_image(0xaf_0000, 0x1_0000, Protection::READ_WRITE, from(0xb_1000)),
-        // Too little to be worth a mapping.
+        // Too short to be worth a mapping.
         Step::map_image(window, WINDOW, Protection::READ, from(0x3_0000)),
         Step::copy_differing(0x5_0000, 0x1000, window),
         Step::read(0x90_0000, 0x1000, from(0x3_1000)),
@@ -236,7 +236,7 @@ fn heap_and_large_blocks_are_mapped_from_the_image() {
 }
 
 #[test]
-fn nothing_is_mapped_from_an_image_on_a_disk() {
+fn image_on_disk_is_read_and_not_mapped() {
     let regions = regions(WITH_BLOCKS.0);
     let source = Memory {
         regions: &regions,
@@ -252,18 +252,18 @@ fn nothing_is_mapped_from_an_image_on_a_disk() {
     };
     let plan = steps(
         source,
-        Places::of(&Piece::in_a_row(source.pages), &[IMAGE]),
+        Places::of(&Piece::contiguous(source.pages), &[IMAGE]),
         0x6_0000,
         target,
         &mut BlobData::new(BLOB),
     )
-    .expect("there is a way");
+    .expect("a plan");
     let read =
         |pages: &Range<u64>, place| Step::read(pages.start, pages.end - pages.start, from(place));
     let places = [0, 0x3_0000, 0x3_1000, 0xb_1000, 0xd_1000];
     let reads = WITH_BLOCKS.1.iter().zip(places);
     let mut wanted: Vec<Step> = reads.map(|(pages, place)| read(pages, place)).collect();
-    // What both have is read to be compared.
+    // Pages that both have are read into the buffer and compared.
     let buffer = BlobData::new(BLOB).buffer();
     wanted[1] = Step::read(buffer, 0x1000, from(0x3_0000));
     wanted.insert(2, Step::copy_differing(0x5_0000, 0x1000, buffer));
@@ -271,7 +271,7 @@ fn nothing_is_mapped_from_an_image_on_a_disk() {
     assert_eq!(plan.steps.len(), 10);
 }
 
-/// The kernel's and a file's mappings at other addresses, with a heap.
+/// Two processes that map the kernel's pages and a file at different addresses, with a heap.
 const ELSEWHERE: (&str, &str) = (
     "10000-12000 r-xp 0 fe:00 7 /usr/lib/a.so\n20000-21000 rw-p 0 00:00 0 [heap]\n\
      30000-32000 r-xp 0 00:00 0 [vdso]\n40000-41000 r--p 1000 00:01 5 /memfd:sandfork-worker (deleted)",
@@ -301,7 +301,7 @@ fn made_elsewhere(source: &str, target: &str) -> Result<Plan, SnapshotRefusal> {
     };
     steps(
         source,
-        Places::of(&Piece::in_a_row(source.pages), &[IMAGE]),
+        Places::of(&Piece::contiguous(source.pages), &[IMAGE]),
         0x2_1000,
         target,
         &mut BlobData::new(BLOB),
@@ -309,8 +309,8 @@ fn made_elsewhere(source: &str, target: &str) -> Result<Plan, SnapshotRefusal> {
 }
 
 #[test]
-fn what_a_target_elsewhere_has_of_the_source_moves_to_it() {
-    let plan = made_elsewhere(ELSEWHERE.0, ELSEWHERE.1).expect("there is a way");
+fn matching_mappings_move_to_the_sources_addresses() {
+    let plan = made_elsewhere(ELSEWHERE.0, ELSEWHERE.1).expect("a plan");
     let wanted = [
         Step::program_break(0x5_1000),
         Step::map(0x5_1000, 0x1000, Protection(0), 0),
@@ -331,10 +331,10 @@ fn what_a_target_elsewhere_has_of_the_source_moves_to_it() {
 }
 
 #[test]
-fn mappings_that_are_in_each_other_s_way_go_through_a_free_place() {
+fn overlapping_moves_go_through_free_space() {
     let source = "10000-12000 r-xp 0 fe:00 7 /usr/lib/a.so\n30000-32000 r-xp 0 00:00 0 [vdso]";
     let target = "11000-13000 r-xp 0 fe:00 7 /usr/lib/a.so\n30000-32000 r-xp 0 00:00 0 [vdso]\n50000-51000 rw-p 0 00:00 0 [heap]";
-    let plan = made_elsewhere(source, target).expect("there is a way");
+    let plan = made_elsewhere(source, target).expect("a plan");
     let room = BLOB + HOLE;
     let moves = [
         Step::relocate(0x1_1000, 0x2000, room),
@@ -344,7 +344,7 @@ fn mappings_that_are_in_each_other_s_way_go_through_a_free_place() {
 }
 
 #[test]
-fn a_target_without_the_kernel_s_pages_or_a_heap_is_refused() {
+fn target_without_vdso_or_heap_is_refused() {
     let (source, target) = ELSEWHERE;
     let without = |what: &str| {
         let lines: Vec<&str> = target.lines().filter(|line| !line.contains(what)).collect();
@@ -352,6 +352,6 @@ fn a_target_without_the_kernel_s_pages_or_a_heap_is_refused() {
             .expect_err(what)
             .to_string()
     };
-    assert!(without("vdso").contains("the kernel's own pages are others"));
+    assert!(without("vdso").contains("the kernel's own pages differ"));
     assert!(without("heap").contains("has no heap"));
 }

@@ -1,4 +1,5 @@
-//! Makes the memory of an image: what is not in the files of the image beneath it goes to a file of its own.
+//! Writes the memory of an image: a page that a base layer already holds is referenced, and any other is appended to
+//! the image's own file.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -11,19 +12,19 @@ use super::{Base, Layer, Layers, Piece, offset};
 use crate::supervisor::snapshot::shelf::Reserved;
 use crate::supervisor::snapshot::steps::split_by;
 
-/// The pages of an image in the making.
+/// The page contents of an image during capture.
 #[derive(Debug)]
-pub struct LayersInMaking<'a> {
+pub struct LayersBuilder<'a> {
     base: Option<Base<'a>>,
     file: &'a File,
-    /// The bytes of the file so far.
+    /// The bytes written to the file so far.
     pub written: u64,
     pieces: Vec<Piece>,
     before: Vec<u8>,
 }
 
-impl<'a> LayersInMaking<'a> {
-    /// Begins a file over those of another image.
+impl<'a> LayersBuilder<'a> {
+    /// Starts a file over the layers of `base`.
     pub fn new(file: &'a File, base: Option<Base<'a>>) -> Self {
         Self {
             base,
@@ -34,8 +35,8 @@ impl<'a> LayersInMaking<'a> {
         }
     }
 
-    /// Adds pages with their contents. They come in order, and those that come at once are all left in an earlier file or
-    /// all written: each row of pages costs a step of every fork.
+    /// Adds the contents of a range of pages. Ranges must arrive in order. A range is compared as a whole and is either
+    /// referenced entirely or written entirely, because each separate run of pages costs every fork one more step.
     pub fn add(&mut self, range: &Range<u64>, bytes: &[u8]) -> io::Result<()> {
         let Some(base) = self.base else {
             return self.write(range.clone(), bytes);
@@ -86,7 +87,7 @@ impl<'a> LayersInMaking<'a> {
         });
     }
 
-    /// All files and pieces, with this file in place of the one that was written.
+    /// Completes the layers, with `file` as the read-only descriptor of the file that was written.
     pub fn finish(self, file: OwnedFd, on_disk: Option<Reserved>) -> Layers {
         let mut layers = self
             .base
