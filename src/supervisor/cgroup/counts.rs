@@ -1,23 +1,23 @@
-//! What a worker's cgroup counted, and whether the cgroup can be used for another worker.
+//! The counters of a worker's cgroup, and whether the cgroup can be used for another worker.
 
-/// The counts of a cgroup.
+/// The counters of a cgroup.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Counts {
-    /// Peak memory, bytes.
+    /// Peak memory in bytes.
     pub peak_memory: Option<u64>,
     /// Peak number of tasks.
     pub peak_pids: Option<u64>,
-    /// Processor time, microseconds.
+    /// CPU time in microseconds.
     pub cpu_us: Option<u64>,
     /// Processes that the kernel's OOM killer ended.
     pub oom_kills: u64,
-    /// Forks and threads that the kernel refused, where it counts them. Older kernels do not report
-    /// the peak beside it (`pids.peak`, Linux 6.1).
+    /// Forks and threads that the kernel refused, if it counts them. It does so on older kernels than it reports the
+    /// peak (`pids.peak`, Linux 6.1).
     pub refused_forks: Option<u64>,
 }
 
 impl Counts {
-    /// The counts since an earlier reading; peaks stay those of the whole life.
+    /// Returns the counts since an earlier reading. Peaks stay those of the cgroup's whole life.
     #[must_use]
     pub fn since(self, earlier: &Self) -> Self {
         let cpu_then = earlier.cpu_us.unwrap_or(0);
@@ -30,12 +30,11 @@ impl Counts {
         }
     }
 
-    /// Whether a cgroup with these counts looks like a new one to the next worker: nothing that the
-    /// worker could see or be charged for differs.
+    /// Whether a cgroup with these counts is indistinguishable from a new one for the next worker: no state remains
+    /// that the worker could observe or be charged for.
     ///
-    /// The kernel can reset only the memory peak. Processor time is subtracted ([`Counts::since`]),
-    /// but if a worker used up its share of a period, the next one would wait for the rest of that
-    /// period.
+    /// The kernel can reset only the memory peak. CPU time is subtracted ([`Counts::since`]), but if a worker used up
+    /// its share of a period, the next one would be throttled for the rest of that period.
     pub fn left_nothing(&self) -> bool {
         let light = self.cpu_us.is_some_and(|us| us <= LIGHT_CPU_US);
         let alone = self.peak_pids.is_none_or(|peak| peak <= 1);
@@ -43,13 +42,12 @@ impl Counts {
     }
 }
 
-/// A quarter of the period over which the kernel counts a whole processor. A worker that used more
-/// ran so long that the cost of a new cgroup does not matter.
+/// A quarter of the period over which the kernel accounts one CPU. A worker that used more ran so long that the cost of
+/// a new cgroup does not matter.
 const LIGHT_CPU_US: u64 = 25_000;
 
-/// The most memory that may stay charged to a spare cgroup, bytes. It covers what the kernel
-/// charges ahead for each processor (64 pages), but no files that a worker read into the page
-/// cache.
+/// The maximum memory that may stay charged to a spare cgroup, in bytes. It covers what the kernel charges ahead per
+/// CPU (64 pages), but no files that a worker read into the page cache.
 pub const MOST_CHARGED: u64 = 1 << 20;
 
 #[cfg(test)]
@@ -65,7 +63,7 @@ mod tests {
     };
 
     #[test]
-    fn a_light_run_leaves_nothing() {
+    fn light_run_leaves_nothing() {
         assert!(LIGHT.left_nothing());
         let old_kernel = Counts {
             peak_pids: None,
@@ -75,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_next_worker_could_notice_is_left() {
+    fn observable_counts_prevent_reuse() {
         let left = [
             Counts {
                 peak_pids: Some(2),

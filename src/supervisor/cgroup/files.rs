@@ -1,4 +1,4 @@
-//! The files of a cgroup, in both versions (Documentation/admin-guide/cgroup-v1 and cgroup-v2).
+//! Names, reads and writes the files of a cgroup, in both versions (Documentation/admin-guide/cgroup-v1 and cgroup-v2).
 
 use std::fs;
 use std::io::{self, Write};
@@ -13,7 +13,7 @@ use crate::plan::{CgroupVersion, Hierarchy};
 use crate::supervisor::proc_dir;
 use sandfork_jail::sys::process::page_size;
 
-/// The file through which a process joins by writing "0".
+/// Returns the file through which a process joins by writing "0".
 ///
 /// On version 1 it is `tasks`, which moves only the calling thread and so takes no global lock.
 pub fn join_file(version: CgroupVersion) -> &'static str {
@@ -26,8 +26,8 @@ pub fn join_file(version: CgroupVersion) -> &'static str {
 /// Returns the text of one of a directory's files.
 pub type Read<'r> = &'r mut dyn FnMut(&'static str) -> Option<String>;
 
-/// The files in which a directory counts. A kernel may lack one of them: `memory.peak` came with
-/// Linux 5.19, `pids.peak` with 6.1.
+/// Returns the files with the counters of a directory. A kernel may lack some of them: `memory.peak` came with Linux
+/// 5.19, `pids.peak` with 6.1.
 pub fn counters(version: CgroupVersion, hierarchy: &Hierarchy) -> Vec<&'static str> {
     let mut files = Vec::new();
     if hierarchy.controllers.contains(&Controller::Memory) {
@@ -42,7 +42,7 @@ pub fn counters(version: CgroupVersion, hierarchy: &Hierarchy) -> Vec<&'static s
     files
 }
 
-/// The files with the memory peak and the OOM kills.
+/// Returns the files with the memory peak and the OOM kills.
 pub fn memory_counters(version: CgroupVersion) -> [&'static str; 2] {
     match version {
         CgroupVersion::V1 => ["memory.max_usage_in_bytes", "memory.oom_control"],
@@ -50,7 +50,7 @@ pub fn memory_counters(version: CgroupVersion) -> [&'static str; 2] {
     }
 }
 
-/// The file with the memory charged now.
+/// Returns the file with the memory charged now.
 pub fn memory_charged(version: CgroupVersion) -> &'static str {
     match version {
         CgroupVersion::V1 => "memory.usage_in_bytes",
@@ -58,8 +58,8 @@ pub fn memory_charged(version: CgroupVersion) -> &'static str {
     }
 }
 
-/// The part of the charged memory that is the kernel's own, bytes. Version 1 does not report it
-/// before Linux 5.18.
+/// Returns the part of the charged memory that is kernel memory, in bytes. Version 1 does not report it before Linux
+/// 5.18.
 pub fn kernel_memory(version: CgroupVersion, dir: &Path) -> Option<u64> {
     let text = |name| proc_dir::read(&dir.join(name)).ok();
     match version {
@@ -68,7 +68,7 @@ pub fn kernel_memory(version: CgroupVersion, dir: &Path) -> Option<u64> {
     }
 }
 
-/// Asks the kernel to reclaim up to this many bytes that are charged to a directory.
+/// Asks the kernel to reclaim up to `charged` bytes of a directory's memory.
 pub fn reclaim(version: CgroupVersion, dir: &Path, charged: u64) -> io::Result<()> {
     match version {
         CgroupVersion::V1 => write(&dir.join("memory.force_empty"), "0"),
@@ -77,7 +77,7 @@ pub fn reclaim(version: CgroupVersion, dir: &Path, charged: u64) -> io::Result<(
     }
 }
 
-/// The files with the peak of tasks and the refused forks.
+/// The files with the peak number of tasks and the refused forks.
 const PIDS_COUNTERS: [&str; 2] = ["pids.peak", "pids.events"];
 
 fn cpu_counter(version: CgroupVersion) -> &'static str {
@@ -87,7 +87,7 @@ fn cpu_counter(version: CgroupVersion) -> &'static str {
     }
 }
 
-/// Adds the counts of a directory, which `read` takes from its files.
+/// Adds the counters of a directory, whose files `read` returns.
 pub fn read_counts(
     version: CgroupVersion,
     hierarchy: &Hierarchy,
@@ -116,7 +116,7 @@ fn entry(read: Read, file: &'static str, key: &str) -> Option<u64> {
     flat_keyed(&read(file)?, key)
 }
 
-/// Processor time, microseconds, if this directory counts it.
+/// Returns the CPU time in microseconds, if this directory counts it.
 pub fn cpu_us(version: CgroupVersion, hierarchy: &Hierarchy, read: Read) -> Option<u64> {
     if !counts_cpu(version, hierarchy) {
         return None;
@@ -131,7 +131,7 @@ pub fn cpu_us(version: CgroupVersion, hierarchy: &Hierarchy, read: Read) -> Opti
     }
 }
 
-/// Whether the directories of a hierarchy count processor time. On version 2 all do.
+/// Whether the directories of a hierarchy count CPU time. On version 2 all do.
 pub fn counts_cpu(version: CgroupVersion, hierarchy: &Hierarchy) -> bool {
     version != CgroupVersion::V1 || hierarchy.controllers.contains(&Controller::Cpuacct)
 }
@@ -144,7 +144,7 @@ pub fn write(file: &Path, value: &str) -> io::Result<()> {
         .write_all(value.as_bytes())
 }
 
-/// Returns one value of a file with `key value` lines.
+/// Returns the value of a key in a file with `key value` lines.
 fn flat_keyed(text: &str, key: &str) -> Option<u64> {
     text.lines().find_map(|line| {
         line.strip_prefix(key)?
@@ -155,8 +155,7 @@ fn flat_keyed(text: &str, key: &str) -> Option<u64> {
     })
 }
 
-/// Whether a limit's file holds what was written into it. The kernel keeps a memory limit in whole
-/// pages, rounded down.
+/// Whether a limit's file holds the value that was written. The kernel rounds a memory limit down to whole pages.
 pub fn says(file: &str, found: &str, written: &str) -> bool {
     let unit = if file.starts_with("memory.") {
         page_size()
@@ -189,7 +188,7 @@ pub fn kill_all(dir: &Path) {
     }
     let processes = proc_dir::read(&dir.join("cgroup.procs"));
     for line in processes.unwrap_or_default().lines() {
-        // 0 is a process of another pid namespace, which is never a member here.
+        // 0 is a process of another PID namespace, which is never a member here.
         if let Some(pid) = line.parse().ok().filter(|pid| *pid > 0) {
             _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
         }
@@ -201,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_limit_is_compared_as_the_kernel_keeps_it() {
+    fn limit_matches_when_rounded_to_pages() {
         assert!(says("memory.max", "67108864\n", "67108864"));
         assert!(says("memory.max", "67108864\n", "67108865"));
         for found in ["67104768", "67112960", "max", "", "67108864 1"] {
@@ -214,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_matched_whole() {
+    fn keys_are_matched_whole() {
         let text = "oom_kill_disable 0\nunder_oom 0\noom_kill 3\n";
         assert_eq!(flat_keyed(text, "oom_kill"), Some(3));
         assert_eq!(flat_keyed(text, "under"), None);

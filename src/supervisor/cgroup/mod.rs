@@ -1,5 +1,5 @@
-//! One cgroup for each worker (cgroups(7)): memory, processes and processor share, on version 1 and
-//! on version 2. A new supervisor sweeps what a killed one left.
+//! Manages one cgroup per worker (cgroups(7)): limits on memory, processes and CPU share, on version 1 and version 2. A
+//! new supervisor sweeps the cgroups that a killed one left.
 
 mod counts;
 mod files;
@@ -34,7 +34,7 @@ pub struct CgroupRoot {
     plan: CgroupPlan,
     dirs: Vec<PathBuf>,
     next: AtomicU64,
-    /// Empty cgroups that keep nothing of the workers they held.
+    /// Empty cgroups that keep no state of the workers they held.
     spare: Mutex<Vec<Made>>,
     most_spare: usize,
     /// False on version 2 before Linux 6.12.
@@ -71,7 +71,7 @@ impl CgroupRoot {
         Ok(root)
     }
 
-    /// Returns a cgroup for one worker: a spare one that is as good as new, or a new one.
+    /// Returns a cgroup for one worker: a spare one, or a new one.
     pub fn worker(self: &Arc<Self>) -> Result<WorkerCgroup, SupervisorError> {
         let spare = lock(&self.spare).pop();
         let made = spare.map_or_else(|| self.make(), Ok)?;
@@ -84,7 +84,7 @@ impl CgroupRoot {
         })
     }
 
-    /// Makes a cgroup before the first worker is requested.
+    /// Creates a spare cgroup before the first worker is requested.
     pub fn prepare(&self) {
         // If this fails, so does the first worker's own cgroup, and that run reports the error.
         if let Ok(made) = self.make() {
@@ -123,7 +123,7 @@ impl CgroupRoot {
         None
     }
 
-    /// The kernel rejects writes to a peak if its file could only be opened for reading.
+    /// Records that peaks cannot be reset. The kernel rejects the write if the file could only be opened for reading.
     fn note_refused_reset(&self, error: &io::Error) {
         if error.raw_os_error() == Some(libc::EBADF) {
             self.can_reset_peaks.store(false, Ordering::Relaxed);
@@ -131,15 +131,15 @@ impl CgroupRoot {
     }
 }
 
-/// Two for each processor: one is in use while the previous worker is being torn down. Each costs
-/// the open files through which workers join and the supervisor reads.
+/// Returns the maximum number of spare cgroups: two per CPU, because one is in use while the previous worker is being
+/// torn down. Each keeps files open, for joining and for reading.
 fn most_spare() -> usize {
     2 * processors().get().min(8)
 }
 
 impl Drop for CgroupRoot {
     fn drop(&mut self) {
-        // This includes the spare cgroups in them.
+        // This removes the spare cgroups as well.
         self.dirs.iter().for_each(|dir| remove_tree(dir));
     }
 }
@@ -158,9 +158,9 @@ fn sweep(parent: &Path) {
     }
 }
 
-/// Moves this process into a child of its cgroup, if it is alone there and the cgroup is to be the
-/// parent of its workers': the kernel enables controllers only in a cgroup that has no process itself.
-/// A process that it starts is born where it is, so this comes before the first interpreter.
+/// Moves this process into a child of its cgroup, if it is alone in a cgroup that is to be the parent of its workers':
+/// the kernel enables controllers only in a cgroup without member processes. Must precede the start of the first
+/// interpreter, because a child starts in its parent's cgroup.
 pub fn make_room(support: &CgroupSupport) -> Result<(), SupervisorError> {
     let CgroupSupport::V2 {
         dir,
@@ -183,10 +183,10 @@ fn make_dir(dir: &Path) -> Result<(), SupervisorError> {
     }
 }
 
-/// Removes a cgroup and those below it. The kernel refuses while a process is in it, including one
-/// that is dying: a few short waits are enough.
+/// Removes a cgroup and those below it. The kernel refuses while a process is in it, including one that is exiting, for
+/// which a few short waits suffice.
 fn remove_tree(dir: &Path) {
-    // A worker's cgroup is empty and has no children.
+    // The usual case: a worker's cgroup is empty and has no children.
     match fs::remove_dir(dir) {
         Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {}
         _ => return,
@@ -196,8 +196,7 @@ fn remove_tree(dir: &Path) {
             remove_tree(&child.path());
         }
     }
-    // If the zygote was killed from outside, its processes are still dying, which takes longer on a
-    // busy host.
+    // If the zygote was killed from outside, its processes are still exiting, which takes longer on a busy host.
     for wait_ms in [0, 1, 5, 20, 100, 400, 1600] {
         std::thread::sleep(std::time::Duration::from_millis(wait_ms));
         match fs::remove_dir(dir) {

@@ -1,4 +1,4 @@
-//! A cgroup's files, which stay open.
+//! Keeps a cgroup's files open between reads.
 
 use std::cell::RefCell;
 use std::fs::File;
@@ -6,14 +6,14 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// More than the length of any of the files.
+/// An upper bound on the length of the files.
 const LONGEST: usize = 1024;
 
-/// The counts that are reset before a cgroup is used again: on version 2, and on version 1.
+/// The counters that are reset before a cgroup is used again: on version 2, and on version 1.
 const PEAKS: [&str; 2] = ["memory.peak", "memory.max_usage_in_bytes"];
 
-/// Keeps a cgroup's files open, because opening one costs several times as much as reading it. A
-/// session reads them repeatedly, and so do the runs that the cgroup serves one after another.
+/// The open files of a cgroup. Opening a file costs several times as much as reading it, and the files are read
+/// repeatedly by a session, and by the runs that the cgroup serves one after another.
 #[derive(Debug, Default)]
 pub struct OpenFiles {
     /// The open files by name. Names differ between hierarchies.
@@ -21,7 +21,7 @@ pub struct OpenFiles {
 }
 
 impl OpenFiles {
-    /// Opens one of a directory's files. Does nothing if the kernel does not have it.
+    /// Opens one of a directory's files. Does nothing if the kernel does not provide it.
     pub fn open(&self, dir: &Path, name: &'static str) -> io::Result<()> {
         match self.with(dir, name, |_| Ok(())) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -42,7 +42,7 @@ impl OpenFiles {
         self.open.borrow_mut().clear();
     }
 
-    /// Resets a count. Returns an error if the kernel cannot.
+    /// Resets a counter. Returns an error if the kernel cannot.
     pub fn reset(&self, dir: &Path, name: &'static str) -> io::Result<()> {
         self.with(dir, name, |file| file.write_at(b"0", 0))
             .map(drop)
@@ -65,9 +65,9 @@ impl OpenFiles {
     }
 }
 
-/// Opens a peak for writing too, where that is possible: on version 2, a reset applies only to the
-/// open file that was written to (Linux 6.12). All other files are only read, and most of version 2
-/// cannot be written.
+/// Opens a cgroup file. A peak is also opened for writing if possible: on version 2, a reset applies only to the open
+/// file that it was written to (Linux 6.12). All other files are only read, and most files of version 2 are not
+/// writable.
 fn open_file(dir: &Path, name: &str) -> io::Result<File> {
     let path = dir.join(name);
     if !PEAKS.contains(&name) {

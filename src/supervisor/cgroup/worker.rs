@@ -14,17 +14,17 @@ use crate::host::Controller;
 use crate::plan::{CgroupPlan, CgroupVersion, Hierarchy, Layer, Presence, Setting};
 use crate::supervisor::error::SupervisorError;
 
-/// The cgroup of one worker. When dropped it is kept for another worker if it is as good as new.
-/// Otherwise it is removed, with any processes still in it.
+/// The cgroup of one worker. When dropped, it is kept for another worker if it is indistinguishable from a new one.
+/// Otherwise it is removed, and processes that are still in it are killed.
 #[derive(Debug)]
 pub struct WorkerCgroup {
     pub(super) root: Arc<CgroupRoot>,
     pub(super) made: Made,
-    /// The last counts that were read. Counts only grow.
+    /// The counts of the last reading. Counts only grow.
     pub(super) seen: Cell<Option<Counts>>,
-    /// Whether the limits were found changed. No other worker gets such a cgroup.
+    /// Whether a limit was found changed. Such a cgroup is not used again.
     pub(super) is_changed: Cell<bool>,
-    /// The counts after its worker's end, if they were read.
+    /// The counts after the end of the worker, if they were read.
     pub(super) last: Cell<Option<Counts>>,
 }
 
@@ -33,17 +33,17 @@ pub struct WorkerCgroup {
 pub struct Made {
     pub(super) dirs: Vec<PathBuf>,
     join: RefCell<Vec<OwnedFd>>,
-    /// The files of its limits, which the supervisor reads back for each worker.
+    /// The files of the limits, which the supervisor reads back for each worker.
     limits: OpenFiles,
-    /// The files of its counts.
+    /// The files of the counters.
     open: OpenFiles,
-    /// The counts when its worker joined.
+    /// The counts when the current worker joined.
     before: Counts,
 }
 
 impl Made {
-    /// Opens the counter files, while a failure can still be reported. If the supervisor ran out of
-    /// descriptors during the run, it could not report which limit the run reached.
+    /// Opens the counter files while a failure can still be reported. If the supervisor ran out of descriptors during
+    /// the run, it could not report which limit the run reached.
     pub(super) fn open_counters(&self, plan: &CgroupPlan) -> Result<(), SupervisorError> {
         for (hierarchy, dir) in plan.hierarchies.iter().zip(&self.dirs) {
             for name in files::counters(plan.version, hierarchy) {
@@ -63,7 +63,7 @@ impl Drop for Made {
 }
 
 impl WorkerCgroup {
-    /// The open files through which a process joins, one for each hierarchy.
+    /// Returns open files through which a process joins, one for each hierarchy.
     pub fn join_files(&self) -> Result<Ref<'_, [OwnedFd]>, SupervisorError> {
         let name = files::join_file(self.root.plan.version);
         let open = |dir: &PathBuf| {
@@ -78,14 +78,14 @@ impl WorkerCgroup {
         Ok(Ref::map(self.made.join.borrow(), Vec::as_slice))
     }
 
-    /// Closes the files for joining, once its worker is there to stay.
+    /// Closes the files for joining and limits, once the worker has been verified.
     pub fn settle(&self) {
         self.made.join.borrow_mut().clear();
         self.made.limits.close();
     }
 
-    /// Reads the policy's limits back for each worker: they were written when the cgroup was made, possibly many workers
-    /// ago. Fails with the first whose value differs from the written value.
+    /// Reads the limits of the policy back for each worker, because they were written when the cgroup was created,
+    /// possibly many workers ago. Fails with the first limit whose value differs.
     pub fn check_limits(&self) -> Result<(), SupervisorError> {
         for (hierarchy, dir) in self.places() {
             let is_limit = |setting: &&Setting| setting.presence == Presence::Required;
@@ -105,14 +105,14 @@ impl WorkerCgroup {
         Ok(())
     }
 
-    /// What the cgroup has counted since its worker joined.
+    /// Returns the counts since the worker joined.
     pub fn counts(&self) -> Counts {
         let counts = self.counted().since(&self.made.before);
         self.seen.set(Some(counts));
         counts
     }
 
-    /// As [`counts`](Self::counts), once no process of the worker is left: these are the last.
+    /// Like [`counts`](Self::counts), after the last process of the worker has been reaped. The reading is final.
     pub fn last_counts(&self) -> Counts {
         let counted = self.counted();
         self.last.set(Some(counted));
@@ -127,20 +127,20 @@ impl WorkerCgroup {
             })
     }
 
-    /// Whether it has every controller that a cgroup layer can use: a host may have been booted, or
+    /// Whether the cgroup has every controller that the cgroup layer uses. A host may have been booted, or a cgroup
     /// delegated, without one.
     pub fn is_complete(&self) -> bool {
         let mut limiting = Controller::LIMITING.into_iter();
         limiting.all(|controller| self.root.plan.limits_by(controller))
     }
 
-    /// Whether it counts processor time.
+    /// Whether the cgroup counts CPU time.
     pub fn counts_cpu(&self) -> bool {
         let counts = |hierarchy: &Hierarchy| files::counts_cpu(self.root.plan.version, hierarchy);
         self.root.plan.hierarchies.iter().any(counts)
     }
 
-    /// Processor time since its worker joined, microseconds.
+    /// Returns the CPU time since the worker joined, in microseconds.
     pub fn cpu_us(&self) -> Option<u64> {
         let counted = self.places().find_map(|(hierarchy, dir)| {
             let mut read = |file| self.made.open.read(dir, file).ok();
@@ -149,8 +149,8 @@ impl WorkerCgroup {
         Some(counted.saturating_sub(self.made.before.cpu_us.unwrap_or(0)))
     }
 
-    /// The cgroup in which a joined process must be: a controller of each hierarchy (none on
-    /// version 2), and the directory.
+    /// Returns the cgroups in which a joined process must be: a controller of each hierarchy (`None` on version 2), and
+    /// the directory.
     pub fn membership(&self) -> impl Iterator<Item = (Option<Controller>, &Path)> {
         self.places()
             .map(|(hierarchy, dir)| match self.root.plan.version {
@@ -167,7 +167,7 @@ impl WorkerCgroup {
             .zip(self.made.dirs.iter().map(PathBuf::as_path))
     }
 
-    /// Resets it for another worker. Returns `None` if that is impossible.
+    /// Resets the cgroup for another worker. Returns `None` if that is impossible.
     fn renew(&mut self) -> Option<()> {
         let is_known_to_be_used = self.seen.get().is_some_and(|counts| !counts.left_nothing());
         if is_known_to_be_used
@@ -192,8 +192,8 @@ impl WorkerCgroup {
                     .ok()
             };
             if hierarchy.controllers.contains(&Controller::Pids) {
-                // Tasks are counted until they are reaped, and a worker's tasks are in all of its
-                // hierarchies. If this hierarchy has none, no other has any.
+                // Tasks are counted until they are reaped, and a worker's tasks are in all of its hierarchies. If this
+                // hierarchy has none, no other has any.
                 empty = read("pids.current")? == 0;
             }
             if hierarchy.controllers.contains(&Controller::Memory) {

@@ -1,5 +1,5 @@
-//! The denials of an outcome: what the kernel told of, what the supervisor did, and what the guest claims, with
-//! what a policy says of each.
+//! Derives the denials of an outcome from what the kernel counted, what the supervisor refused and what the guest
+//! claims, with the setting of the policy that governs each.
 
 use std::path::Path;
 
@@ -14,57 +14,58 @@ use crate::protocol::Denied;
 use crate::supervisor::refused_calls::{RefusedCall, RefusedCalls};
 use sandfork_egress::refusal::Refusal;
 
-/// The most denials of one outcome, and the most claims of a guest that are looked at.
+/// The maximum number of denials in an outcome, and of claims that are considered.
 const MOST: usize = 64;
 
-/// The longest text of a target or a file, bytes: `PATH_MAX`.
+/// The maximum length of a target or file name in bytes: `PATH_MAX`.
 const LONGEST: usize = 4096;
 
-/// What is known of a run's refusals.
+/// Everything that is known about a run's refusals.
 pub struct Refused<'a> {
     /// The run's grants.
     pub grants: &'a Grants,
     /// The limits of the run.
     pub limits: &'a Limits,
-    /// The limits of its policy.
+    /// The limits of the run's policy.
     pub of_policy: &'a Limits,
-    /// How it ended.
+    /// How the run ended.
     pub ending: &'a Ending,
-    /// What the cgroup counted.
+    /// The counters of its cgroup.
     pub counts: &'a Counts,
-    /// Who tells that a process of the run found no memory.
+    /// Who reported that a process of the run ran out of memory, if one did.
     pub without_memory: Option<Reporter>,
-    /// The quota of files that is used up at the end.
+    /// The file quota that is exhausted at the end of the run.
     pub full: Option<LimitName>,
-    /// What it did on the network.
+    /// The connections that the run attempted.
     pub connections: &'a [Connection],
-    /// The calls that its filter refused.
+    /// The calls that the seccomp filter refused.
     pub calls: &'a RefusedCalls,
-    /// What the guest says that it was refused.
+    /// The guest's claims about refusals.
     pub claims: Vec<Denied>,
-    /// The guest's own directory on the host, if it has no file system of its own.
+    /// The guest's directory on the host, if it has no file systems of its own.
     pub own: Option<&'a Path>,
-    /// Whether the host has a path. `None` if it has no certain answer, or may not be asked.
+    /// Whether the host has a path. `None` if that is uncertain, or if the host may not be consulted.
     pub exists: &'a dyn Fn(&Path) -> Option<bool>,
 }
 
-/// Denials, the one that most likely ended the run first.
+/// Denials, with the most likely cause of the run's end first.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Denials {
-    /// At most [`MOST`], each of them once.
+    /// At most [`MOST`] distinct denials.
     pub listed: Vec<Denial>,
-    /// How many refusals are in none of them.
+    /// The number of refusals that are not listed.
     pub omitted: u64,
 }
 
-/// The quotas of private files.
+/// The size quotas of private file systems.
 const QUOTAS: [LimitName; 2] = [LimitName::TmpSize, LimitName::WorkSize];
 
 impl Refused<'_> {
     fn limit(&self, hit: LimitHit) -> Denial {
         let (layer, reported_by) = match hit.by {
             Mechanism::Cgroup => (Some(Layer::Cgroup), Reporter::Kernel),
-            // The time is measured. Of the others only the guest's exception tells, or a signal that it can send itself.
+            // The kernel measures CPU time. For other rlimits there is only the guest's exception, or a signal that the
+            // guest could have sent itself.
             Mechanism::Rlimit if hit.name == LimitName::Cpu => {
                 (Some(Layer::Rlimits), Reporter::Kernel)
             }
@@ -77,7 +78,7 @@ impl Refused<'_> {
         };
         let mut explained = of_limit(hit.name, self.limits, layer);
         if self.limits.amount(hit.name) != self.of_policy.amount(hit.name) {
-            // Another value of the key would not raise a limit that the caller set for this run.
+            // A larger value of the key would not raise a limit that the caller set for this run.
             explained.value = None;
         }
         Denial {
@@ -86,7 +87,7 @@ impl Refused<'_> {
         }
     }
 
-    /// All of them, explained.
+    /// Returns all denials with their explanations.
     pub fn explained(&self) -> Denials {
         let mut all = Denials::default();
         for (position, claim) in self.claims.iter().enumerate() {
@@ -119,7 +120,7 @@ impl Refused<'_> {
         all
     }
 
-    /// A call that the filter refused.
+    /// Returns the denial of a call that the filter refused.
     fn call(&self, call: RefusedCall, count: u64) -> Denial {
         let (operation, target, explained) = match call {
             RefusedCall::InternetSocket => ("socket", None, self.grants.of_socket()),
@@ -135,8 +136,9 @@ impl Refused<'_> {
         }
     }
 
-    /// The quotas that a guest may have reached which says that it found no space, and which the ending does not name: it
-    /// has removed since what it wrote, or wanted more at once than was left. The path says which, if it tells one.
+    /// Returns the quotas that the guest may have reached when it found no space left. The ending does not name them if
+    /// the guest has since removed what it wrote, or requested more at once than was left. A path in the claim selects
+    /// one.
     fn quotas(&self, claim: &Denied) -> Vec<Denial> {
         let is_named = matches!(self.ending, Ending::Limit(hit) if hit.by == Mechanism::Tmpfs);
         if claim.operation != "space" || is_named || self.own.is_some() {
@@ -159,7 +161,7 @@ impl Refused<'_> {
         claimed.collect()
     }
 
-    /// The quotas that leave no room for a larger file, if that was the limit.
+    /// Returns the quotas that leave no room for a larger file, if the file size was the limit.
     fn quotas_below(&self, hit: LimitHit) -> Vec<Denial> {
         let is_file = hit.name == LimitName::FileSize && self.own.is_none();
         let is_below = |name: &LimitName| {
@@ -177,7 +179,7 @@ impl Refused<'_> {
         }
     }
 
-    /// The quota that is used up at the end of a run that failed and reached no other limit.
+    /// Returns the quota that is exhausted at the end of a failed run that reached no other limit.
     fn full(&self) -> Option<Denial> {
         let name = self.full?;
         let has_failed = matches!(
@@ -188,8 +190,8 @@ impl Refused<'_> {
         has_failed.then(|| self.limit(LimitHit { name, by }))
     }
 
-    /// The memory that a process of the run did not get. None if the ending names the limit, or the guest ended
-    /// well and only its words tell of it.
+    /// Returns the denial of memory to a process of the run. `None` if the ending names the limit, or if the guest
+    /// succeeded and nothing but its claim reports it.
     fn memory(&self) -> Option<Denial> {
         let (layer, count) = match (self.without_memory?, self.ending) {
             (_, Ending::Limit(hit)) if hit.name == LimitName::Memory => return None,
@@ -204,7 +206,7 @@ impl Refused<'_> {
         })
     }
 
-    /// A connection that the policy refused.
+    /// Returns the denial of a connection that the policy refused.
     fn connection(&self, connection: &Connection) -> Option<Denial> {
         if connection.verdict != "refused" {
             return None;
@@ -225,8 +227,8 @@ impl Refused<'_> {
         })
     }
 
-    /// What a claim amounts to. None if the plan grants what it says was refused, or it is not a claim that the
-    /// guest's side makes.
+    /// Turns a claim into a denial. `None` if the plan grants what the claim says was refused, or if the worker's code
+    /// never makes such a claim.
     fn claim(&self, claim: &Denied) -> Option<Denial> {
         let is_short = |text: &Option<String>| text.as_ref().is_none_or(|it| it.len() <= LONGEST);
         if ![&claim.target, &claim.file, &claim.changes]
@@ -255,9 +257,9 @@ impl Refused<'_> {
         })
     }
 
-    /// What the plan says of a path, and whether the host has it. An error does not say whether the guest wanted to
-    /// read or to write. A read-only file system refuses only to write. The error of permissions is that of Landlock
-    /// too, and then the claim says what the guest wanted to change.
+    /// Returns the plan's explanation for a path, and whether the host has the path. An error does not reveal whether
+    /// the guest wanted to read or write. A read-only file system refuses only writes. Landlock returns the same error
+    /// as file permissions; the claim then says what the guest wanted to change.
     fn path(
         &self,
         target: &str,
@@ -267,7 +269,7 @@ impl Refused<'_> {
         let path = Path::new(target);
         let errno = claim.errno.map(Errno::from_raw);
         let is_missing = matches!(errno, Some(Errno::ENOENT | Errno::ENOTDIR));
-        // No path that the plan hides or shows read-only has this error.
+        // Paths that the plan hides or shows read-only never yield EPERM.
         if errno == Some(Errno::EPERM)
             && let Some(explained) = self.grants.of_program(path, want)
         {
@@ -290,17 +292,17 @@ impl Refused<'_> {
                 Some(false) => None,
                 found => Some((explained, found)),
             },
-            // The host lacks the directory too.
+            // The host lacks the directory as well.
             PathVerdict::Refused(_) if is_missing && want == Want::Write => None,
             PathVerdict::Refused(explained) => {
                 let above = changed.map(|changed| self.grants.of_path(changed, want, self.own));
                 match above {
-                    // A setting shows what exists.
+                    // A setting can only show a path that exists.
                     Some(PathVerdict::Refused(above)) => Some((above, None)),
                     _ => Some((explained, None)),
                 }
             }
-            // The permissions of the file.
+            // Refused by the file's permissions.
             PathVerdict::Granted => {
                 let is_refusal = matches!(errno, Some(Errno::EACCES | Errno::EPERM | Errno::EROFS));
                 is_refusal.then(|| (Explanation::default(), None))
@@ -308,12 +310,12 @@ impl Refused<'_> {
         }
     }
 
-    /// What the plan says of a path that the guest was to make and the host does not have: a setting shows the nearest
-    /// directory above it that the host has.
+    /// Returns the explanation for a path that the guest wanted to create and that the host lacks: a setting can show
+    /// the nearest parent directory that the host has.
     fn new_path(&self, path: &Path) -> Option<(Explanation, Option<bool>)> {
         let mut above: Vec<&Path> = path.ancestors().skip(1).collect();
         above.reverse();
-        // From the top, so that the host's directories bound how many lookups a guest can ask for.
+        // From the top, so that the host's directories bound the number of lookups that a guest can cause.
         let found = above
             .into_iter()
             .take_while(|it| (self.exists)(it) == Some(true));
@@ -327,8 +329,8 @@ impl Refused<'_> {
 }
 
 impl Denials {
-    /// Adds a call that the filter refused, one of so many. What the guest tells of the same call says where that was,
-    /// or for which connection a socket was.
+    /// Adds a call that the filter refused, one of `calls` refused calls. A claim of the guest about the same call adds
+    /// its position, and a claim about a connection replaces the denial of the socket.
     fn add_call(&mut self, denial: Denial, calls: usize) {
         let of_guest = |other: &Denial| other.reported_by == Reporter::Guest;
         let is_connection = |other: &Denial| of_guest(other) && other.operation == "connect";

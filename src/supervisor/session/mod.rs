@@ -1,5 +1,5 @@
-//! The files of sessions where nothing can be mounted (level `landlock`): each has a directory on
-//! the host, which is removed with its contents when the session is over.
+//! Keeps the files of sessions on hosts where nothing can be mounted (level `landlock`): each session has a directory
+//! on the host, which is removed with its contents when the session ends.
 
 mod removal;
 mod size;
@@ -32,11 +32,11 @@ use sandfork_jail::sys::errno_of;
 
 /// This supervisor's directory, which holds its sessions' directories.
 ///
-/// Dropping it removes the directory. If the supervisor is killed first, the next supervisor of the
-/// same user that starts removes it.
+/// Dropping it removes the directory. If the supervisor is killed first, the next supervisor that the same user starts
+/// removes it.
 #[derive(Debug)]
 pub struct SessionRoot {
-    /// The directory for temporary files, its parent.
+    /// The directory for temporary files.
     place: OwnedFd,
     name: String,
     path: PathBuf,
@@ -75,8 +75,7 @@ impl SessionRoot {
         let name = format!("{owner}.{bits:032x}");
         mkdirat(&place, name.as_str(), PRIVATE)?;
         let dir = openat(&place, name.as_str(), DIRECTORY, Mode::empty())?;
-        // An unprivileged guest traverses it to its own directory, and cannot list the names of
-        // others.
+        // A guest under another user must traverse this directory to reach its own, but cannot list its entries.
         let mode = if guest.is_some() {
             PRIVATE | Mode::S_IXGRP | Mode::S_IXOTH
         } else {
@@ -116,12 +115,12 @@ impl SessionRoot {
     }
 }
 
-/// There is no place for the files of sessions.
+/// Builds the error for a directory that cannot hold the files of sessions.
 fn refused(path: &Path, cause: impl fmt::Display) -> SupervisorError {
     SupervisorError::new(
         ErrorKind::Host,
         format!(
-            "sessions cannot have their files in {}: {cause}; set TMPDIR to another directory",
+            "cannot keep the files of sessions in {}: {cause}; set TMPDIR to another directory",
             path.display()
         ),
     )
@@ -129,24 +128,23 @@ fn refused(path: &Path, cause: impl fmt::Display) -> SupervisorError {
 
 impl Drop for SessionRoot {
     fn drop(&mut self) {
-        // If a session's directory could not be removed, this one stays for the next supervisor to
-        // remove.
+        // Fails if a session's directory could not be removed. The next supervisor then removes both.
         _ = unlinkat(&self.place, self.name.as_str(), UnlinkatFlags::RemoveDir);
     }
 }
 
-/// The directory of one session, removed when dropped. No process of the session may be left then.
+/// The directory of one session, removed when dropped. All processes of the session must have ended by then.
 #[derive(Debug)]
 pub struct SessionDirectory {
     root: Arc<SessionRoot>,
     path: PathBuf,
     name: String,
-    /// A handle on the directory.
+    /// A descriptor of the directory.
     pub dir: OwnedFd,
 }
 
 impl SessionDirectory {
-    /// The directory's path.
+    /// Returns the directory's path.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -166,7 +164,7 @@ impl Drop for SessionDirectory {
     }
 }
 
-/// Returns why sessions cannot have their files here, or `Ok`.
+/// Checks that a directory can hold the files of sessions. The error is the rest of a sentence.
 fn check_place(path: &Path, jail: &ZygoteJail, guest: Option<HostIds>) -> Result<(), String> {
     if path.to_str().is_none() {
         return Err("its name is not UTF-8".to_owned());
@@ -174,7 +172,7 @@ fn check_place(path: &Path, jail: &ZygoteJail, guest: Option<HostIds>) -> Result
     let mode = |path: &Path| fs::metadata(path).map(|found| found.permissions().mode());
     let own = mode(path).map_err(|error| error.to_string())?;
     if own & 0o022 != 0 && own & 0o1000 == 0 {
-        return Err("others can rename what is in it, which has no sticky bit".to_owned());
+        return Err("other users can rename its entries, because it has no sticky bit".to_owned());
     }
     let closed = |path: &&Path| !mode(path).is_ok_and(|mode| mode & 0o001 != 0);
     if let Some(closed) = path.ancestors().find(closed).filter(|_| guest.is_some()) {
@@ -191,13 +189,13 @@ fn check_place(path: &Path, jail: &ZygoteJail, guest: Option<HostIds>) -> Result
     }
 }
 
-/// Removes what ended supervisors have left in the directory for temporary files.
+/// Removes the directories that ended supervisors left in the directory for temporary files.
 fn sweep(path: &Path, place: &OwnedFd) {
     for entry in fs::read_dir(path).into_iter().flatten().flatten() {
         let name = entry.file_name();
         let owner = name.to_str().and_then(|name| name.split_once('.'));
         let abandoned = owner.is_some_and(|(owner, _)| instance_name::is_abandoned(owner));
-        // Any user may create a directory of such a name, with any contents.
+        // Any user can create a directory with such a name and any contents.
         let own = entry
             .metadata()
             .is_ok_and(|found| found.is_dir() && found.uid() == geteuid().as_raw());

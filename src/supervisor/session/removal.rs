@@ -1,5 +1,5 @@
-//! Removes a tree that a guest made. It may be deeper than the number of descriptors allowed, its
-//! directories may deny their owner access, and its links may point anywhere.
+//! Removes a directory tree that a guest created. The tree may be deeper than the descriptor limit, its directories may
+//! deny access to their owner, and its links may point anywhere.
 
 use std::ffi::{CStr, CString};
 use std::fs;
@@ -17,7 +17,7 @@ use super::DIRECTORY;
 use crate::supervisor::files::names;
 use sandfork_jail::sys::errno_of;
 
-/// Removes what a supervisor left: its directory, and those of its sessions in it.
+/// Removes the directory of an ended supervisor, with the directories of its sessions.
 pub fn remove_root(place: BorrowedFd, name: &CStr) -> Result<(), Errno> {
     let root = open_up(place, name)?;
     for session in entries(&root)? {
@@ -28,9 +28,8 @@ pub fn remove_root(place: BorrowedFd, name: &CStr) -> Result<(), Errno> {
 
 /// Removes the directory `name` of `parent` with its contents.
 ///
-/// A subdirectory is first moved up into `parent`, where no guest can write. So no name is looked
-/// up through another one, a few descriptors are enough for any depth, and a link is removed and
-/// never followed.
+/// Subdirectories are first moved up into `parent`, where no guest can write. No path then has more than one component,
+/// a few descriptors suffice for any depth, and links are removed without being followed.
 pub fn remove_tree(parent: BorrowedFd, name: &CStr) -> Result<(), Errno> {
     let mut left = vec![name.to_owned()];
     while let Some(name) = left.pop() {
@@ -46,7 +45,7 @@ pub fn remove_tree(parent: BorrowedFd, name: &CStr) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Opens a directory whose owner may have removed all their own rights.
+/// Opens a directory, restoring its owner's access if the guest has removed it.
 fn open_up(parent: BorrowedFd, name: &CStr) -> Result<OwnedFd, Errno> {
     let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
     let handle = openat(parent, name, flags, Mode::empty())?;
@@ -56,7 +55,7 @@ fn open_up(parent: BorrowedFd, name: &CStr) -> Result<OwnedFd, Errno> {
     openat(&handle, c".", DIRECTORY, Mode::empty())
 }
 
-/// Restores the owner's rights to a directory. Uses the handle, so that no name is looked up.
+/// Sets the mode of a directory to 0700. Works on the descriptor, so that no name is looked up.
 pub fn make_usable(handle: BorrowedFd) -> Result<(), Errno> {
     let path = format!("/proc/self/fd/{}", handle.as_raw_fd());
     fs::set_permissions(path, fs::Permissions::from_mode(0o700)).map_err(errno_of)
@@ -67,17 +66,17 @@ fn entries(dir: &OwnedFd) -> Result<Vec<CString>, Errno> {
     names(&mut listing, usize::MAX)
 }
 
-/// Moves a directory into `parent`, under a name that is unused there.
+/// Moves a directory into `parent`, under an unused name.
 fn move_up(dir: &OwnedFd, entry: &CStr, parent: BorrowedFd) -> Result<CString, Errno> {
     static MOVED: AtomicU64 = AtomicU64::new(0);
-    // The kernel writes to a directory when its parent changes.
+    // Moving a directory to another parent updates its `..` entry, for which the kernel requires write access to it.
     drop(open_up(dir.as_fd(), entry)?);
     loop {
         let number = MOVED.fetch_add(1, Ordering::Relaxed);
         let name =
             CString::new(format!("r{}-{number}", std::process::id())).map_err(|_| Errno::EINVAL)?;
         match renameat(dir, entry, parent, name.as_c_str()) {
-            // A removal that failed left it.
+            // Left over from a removal that failed.
             Err(Errno::EEXIST | Errno::ENOTEMPTY) => {}
             other => return other.map(|()| name),
         }

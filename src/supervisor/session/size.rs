@@ -1,4 +1,4 @@
-//! Measures the files of a session: the quota of a file system without quotas.
+//! Measures the files of a session, to enforce a quota on a file system without quotas.
 
 use std::collections::HashSet;
 use std::ffi::CString;
@@ -17,25 +17,25 @@ use super::removal::make_usable;
 use crate::plan::FileQuota;
 use crate::supervisor::files::open_beneath;
 
-/// The result of a measurement.
+/// The space that files take.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Size {
-    /// Bytes of the allocated blocks.
+    /// The bytes of the allocated blocks.
     pub bytes: u64,
-    /// Number of files, directories and links.
+    /// The number of files, directories and links.
     pub inodes: u64,
 }
 
-/// The unit of `st_blocks` (stat(2)), bytes.
+/// The unit of `st_blocks` (stat(2)) in bytes.
 const BLOCK: u64 = 512;
 
-/// Counts the files of a session, up to the quota.
+/// A running count of a session's files, which stops at the quota.
 pub struct Count {
     quota: FileQuota,
     device: u64,
     /// The count so far.
     pub size: Size,
-    /// Inodes that may be found more than once.
+    /// Inodes with several names, which count once.
     seen: HashSet<u64>,
 }
 
@@ -49,15 +49,15 @@ impl Count {
             seen: HashSet::new(),
         };
         if tree(root, &mut count).is_err() {
-            // An entry that cannot be inspected counts as over the limit: a name too long to be
-            // opened, or a directory that is closed again and again.
+            // The guest can make an entry uninspectable: a name too long to open, or a directory that it closes again
+            // and again. Such a tree counts as over the limit.
             count.size.inodes = u64::MAX;
         }
         count
     }
 
-    /// Adds the files without a name that this process holds open or mapped. A file that cannot be
-    /// inspected counts as the largest allowed size.
+    /// Adds unlinked files that the process holds open or mapped. A file that cannot be inspected counts as one of the
+    /// largest allowed size.
     ///
     /// Blocks while the process changes its own memory map.
     pub fn add_nameless(&mut self, pid: Pid) {
@@ -126,7 +126,7 @@ fn is_dir(stat: &FileStat) -> bool {
     stat.st_mode & S_IFMT == S_IFDIR
 }
 
-/// Opens a directory beneath `root`, through no link, even if its owner has closed it.
+/// Opens a directory beneath `root` without following links, even if its owner has removed its own access.
 fn open_dir(root: BorrowedFd, path: &CString) -> Result<OwnedFd, Errno> {
     let open = |flags: OFlag| open_beneath(root, path, flags | OFlag::O_DIRECTORY);
     match open(OFlag::O_RDONLY) {
@@ -138,7 +138,7 @@ fn open_dir(root: BorrowedFd, path: &CString) -> Result<OwnedFd, Errno> {
     }
 }
 
-/// The range and the inode of a line of `/proc/PID/maps`, if its file is on this device.
+/// Parses a line of `/proc/PID/maps` into the address range and the inode, if the file is on this device.
 fn mapping_on(line: &str, device: u64) -> Option<(&str, u64)> {
     let mut fields = line.split_ascii_whitespace();
     let range = fields.next()?;

@@ -14,7 +14,7 @@ use sandfork_jail::program::{
     Identity, LandlockRules, PathAccess, PathRule, ProcMount, ProcessMemory, WorkerJail,
 };
 
-/// A jail without namespaces, in which the guest may read these paths.
+/// Returns a jail without namespaces in which the guest may read these paths.
 fn jail(readable: &[&Path]) -> ZygoteJail {
     let rule = |path: &&Path| PathRule {
         path: path.to_path_buf(),
@@ -67,7 +67,7 @@ const QUOTA: FileQuota = FileQuota {
 };
 
 #[test]
-fn nothing_is_left_of_what_a_guest_made() {
+fn dropped_session_removes_everything_a_guest_made() {
     let place = place();
     let canary = place.path().join("canary");
     fs::write(&canary, "still here").unwrap();
@@ -84,7 +84,7 @@ fn nothing_is_left_of_what_a_guest_made() {
     for directory in [&closed, closed.parent().unwrap()] {
         fs::set_permissions(directory, fs::Permissions::from_mode(0o000)).unwrap();
     }
-    deeper_than_there_are_descriptors(&session.dir);
+    nest_deeper_than_the_descriptor_limit(&session.dir);
 
     drop(session);
     drop(root);
@@ -93,7 +93,7 @@ fn nothing_is_left_of_what_a_guest_made() {
     assert_eq!(fs::read_to_string(&canary).unwrap(), "still here");
 }
 
-fn deeper_than_there_are_descriptors(top: &OwnedFd) {
+fn nest_deeper_than_the_descriptor_limit(top: &OwnedFd) {
     let mut dir = top.try_clone().unwrap();
     for _ in 0..1500 {
         mkdirat(&dir, "d", Mode::S_IRWXU).unwrap();
@@ -102,7 +102,7 @@ fn deeper_than_there_are_descriptors(top: &OwnedFd) {
 }
 
 #[test]
-fn what_a_killed_supervisor_left_is_swept() {
+fn directories_of_killed_supervisors_are_swept() {
     let place = place();
     let own_name = instance_name::own_name().unwrap();
     let own_scope = own_name.split('-').nth(1).unwrap();
@@ -114,20 +114,20 @@ fn what_a_killed_supervisor_left_is_swept() {
     };
     let own = getpid().to_string();
     let abandoned = sessions(own_scope, &own, "1");
-    // The name comes from a host that shares the directory: the inodes of first namespaces are the
-    // same on all hosts.
+    // A supervisor on another host that shares the directory. The initial namespaces have the same inode numbers on all
+    // hosts.
     let namespace = fs::metadata("/proc/self/ns/pid").unwrap().ino();
     let elsewhere = sessions(&namespace.to_string(), &own, "1");
     let root = Arc::new(SessionRoot::create_in(place.path(), &jail(&[])).unwrap());
     assert!(!abandoned.exists());
     assert!(elsewhere.exists());
-    // Another supervisor leaves this one's directory.
+    // A supervisor does not remove the directory of a running one.
     let other = SessionRoot::create_in(place.path(), &jail(&[])).unwrap();
     assert!(root.path.exists() && other.path.exists());
 }
 
 #[test]
-fn files_are_counted_by_what_they_take() {
+fn files_count_by_allocated_blocks() {
     let place = place();
     let root = Arc::new(SessionRoot::create_in(place.path(), &jail(&[])).unwrap());
     let session = root.directory().unwrap();
@@ -152,7 +152,7 @@ fn files_are_counted_by_what_they_take() {
 }
 
 #[test]
-fn a_file_without_a_name_counts_as_long_as_it_is_held() {
+fn unlinked_file_counts_while_it_is_open() {
     let place = place();
     let root = Arc::new(SessionRoot::create_in(place.path(), &jail(&[])).unwrap());
     let session = root.directory().unwrap();
@@ -161,7 +161,7 @@ fn a_file_without_a_name_counts_as_long_as_it_is_held() {
     file.write_all(&vec![1; 500_000]).unwrap();
     file.rewind().unwrap();
     fs::remove_file(&path).unwrap();
-    // Another process, because other tests of this one may hold such files too.
+    // The holder is another process, because other tests of this process may hold such files too.
     let held_by = |stdin: Stdio| {
         let mut holder = Command::new("sleep")
             .arg("600")
@@ -179,7 +179,7 @@ fn a_file_without_a_name_counts_as_long_as_it_is_held() {
 }
 
 #[test]
-fn a_closed_directory_is_counted_too() {
+fn directory_without_permissions_is_counted() {
     let place = place();
     let root = Arc::new(SessionRoot::create_in(place.path(), &jail(&[])).unwrap());
     let session = root.directory().unwrap();
@@ -191,7 +191,7 @@ fn a_closed_directory_is_counted_too() {
 }
 
 #[test]
-fn a_place_must_be_safe() {
+fn unsafe_parent_directories_are_refused() {
     let place = place();
     let missing = place.path().join("missing");
     assert!(refusal(&missing, &jail(&[])).contains("set TMPDIR to another directory"));
@@ -214,6 +214,6 @@ fn a_place_must_be_safe() {
 }
 
 #[test]
-fn handles_are_not_inherited() {
+fn descriptors_are_close_on_exec() {
     assert!(DIRECTORY.contains(OFlag::O_CLOEXEC | OFlag::O_NOFOLLOW));
 }

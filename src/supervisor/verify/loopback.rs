@@ -1,4 +1,4 @@
-//! The loopback interface of a worker, from the tables of its network namespace (proc_pid_net(5)).
+//! Verifies the loopback interface of a worker, from the tables of its network namespace (proc_pid_net(5)).
 
 use std::collections::BTreeSet;
 use std::io;
@@ -9,13 +9,13 @@ use crate::plan::Layer;
 use crate::supervisor::error::While;
 use crate::supervisor::proc_dir::ProcDir;
 
-/// The addresses and routes of IPv4, also those of the local table.
+/// The IPv4 addresses and routes, including the local table.
 const IPV4: &str = "net/fib_trie";
 
-/// The same of IPv6. A host without the protocol has no such file.
+/// The IPv6 addresses and routes. Missing on a host without IPv6.
 const IPV6: &str = "net/ipv6_route";
 
-/// Checks that the interface is up and has these addresses, and that no other address and no route leads anywhere else.
+/// Checks that the loopback interface is up and has these addresses, and that there is no other address or route.
 pub fn check(process: &ProcDir, addresses: &[Ipv4Addr]) -> Checked {
     let ipv4 = process.read(IPV4).when("read the worker's routes")?;
     let ipv6 = match process.read(IPV6) {
@@ -30,12 +30,12 @@ pub fn check(process: &ProcDir, addresses: &[Ipv4Addr]) -> Checked {
     }
 }
 
-/// The first line that should not be there, or what is missing.
+/// Returns the first unexpected line, or the missing address.
 fn wrong(ipv4: &str, ipv6: &str, addresses: &[Ipv4Addr]) -> Option<String> {
     let mut missing: BTreeSet<Ipv4Addr> = addresses.iter().copied().collect();
     missing.insert(Ipv4Addr::LOCALHOST);
     let mut place = Ipv4Addr::UNSPECIFIED;
-    // `|-- ADDRESS` and, beneath, each route to it. `+-- PREFIX` only leads to addresses.
+    // `|-- ADDRESS` is followed by the routes to that address. `+-- PREFIX` is an inner node of the trie.
     for line in ipv4.lines().map(str::trim) {
         if let Some(address) = line.strip_prefix("|-- ") {
             let Ok(address) = address.parse() else {
@@ -81,7 +81,7 @@ Main:
 ";
 
     #[test]
-    fn only_the_loopback_interface_may_be_there() {
+    fn routes_beyond_loopback_are_rejected() {
         let of = |ipv4: &str, ipv6: &str| wrong(ipv4, ipv6, &[]);
         assert_eq!(of(IPV4, IPV6), None);
         assert_eq!(of(IPV4, ""), None);
@@ -96,7 +96,7 @@ Main:
     }
 
     #[test]
-    fn the_addresses_of_the_plan_and_no_other_are_there() {
+    fn only_planned_addresses_are_accepted() {
         let address = Ipv4Addr::new(10, 0, 0, 5);
         let beside = IPV4.replace(
             "+-- 127.0.0.0/8 2 0 2\n",
@@ -109,7 +109,7 @@ Main:
         );
         let other = Ipv4Addr::new(10, 0, 0, 6);
         assert!(wrong(&beside, IPV6, &[other]).is_some());
-        // An address of this name that leads elsewhere.
+        // A route to the address instead of the address itself.
         let route = beside.replace(
             "10.0.0.5\n        /32 host LOCAL",
             "10.0.0.5\n        /32 link UNICAST",

@@ -1,5 +1,5 @@
-//! Checks a worker from outside, before it gets any guest code. It compares what the kernel reports
-//! of the process with the plan. Only layers that agree count as enforced.
+//! Verifies a worker from outside before it receives guest code: compares the kernel's view of the process with the
+//! plan. Only layers that match count as enforced.
 
 mod loopback;
 mod mounts;
@@ -33,24 +33,24 @@ use sandfork_jail::control::{CpuBudgetScope, NAMESPACES};
 use sandfork_jail::program::{Identity, Network, ProcessMemory, RlimitResource, ZygoteJail};
 use sandfork_jail::sys;
 
-/// The network namespace's name in [`NAMESPACES`].
+/// The name of the network namespace in [`NAMESPACES`].
 const NETWORK: &str = "ns/net";
 
 type Checked = Result<(), SupervisorError>;
 
-/// The namespaces of other processes, which no worker may share. Names as in [`NAMESPACES`].
+/// The namespaces of other processes, none of which a worker may share. In the order of [`NAMESPACES`].
 #[derive(Debug)]
 pub struct OtherNamespaces {
-    /// The namespaces in which its zygote was started.
+    /// The namespaces in which the zygote was started.
     host: Vec<OsString>,
     /// The zygote's namespaces, once it has reported them.
     zygote: Vec<OsString>,
-    /// The network namespaces of its workers. The zygote lends each to one worker at a time.
+    /// The network namespaces that workers use. The zygote lends each to one worker at a time.
     lent: Mutex<Vec<(OsString, Weak<OwnedFd>)>>,
 }
 
 impl OtherNamespaces {
-    /// The namespaces of the calling thread, which starts a zygote.
+    /// Returns the namespaces of the calling thread, which starts a zygote.
     pub fn current() -> Result<Self, SupervisorError> {
         let link = |name| fs::read_link(Path::new("/proc/thread-self").join(name));
         let links = NAMESPACES.iter().map(|name| link(name).map(OsString::from));
@@ -72,10 +72,9 @@ impl OtherNamespaces {
         Self { zygote, ..self }
     }
 
-    /// The owner of this namespace, if it is not the worker. `place` is the kind's index in
-    /// [`NAMESPACES`].
+    /// Returns the owner of this namespace, if it is not the worker. `place` is the index in [`NAMESPACES`].
     fn owner(&self, place: usize, namespace: &OsString, network: Network) -> Option<&'static str> {
-        // The zygote opens no socket, and lends its network namespace like the others to workers without a network.
+        // The zygote opens no socket. A worker without a network may therefore use the zygote's network namespace.
         let is_lent = NAMESPACES[place] == NETWORK && network == Network::None;
         if self.host.get(place) == Some(namespace) {
             Some("the host's")
@@ -86,8 +85,8 @@ impl OtherNamespaces {
         }
     }
 
-    /// Records the worker that has a network namespace. Fails if another live worker has it: one
-    /// whose `above` process has not ended.
+    /// Records that a worker uses a network namespace. Fails if another worker uses it whose `above` process is still
+    /// alive.
     fn claim(&self, network: OsString, above: &Arc<OwnedFd>) -> Result<(), ()> {
         let mut lent = lock(&self.lent);
         lent.retain(|(_, owner)| owner.strong_count() > 0);
@@ -101,7 +100,7 @@ impl OtherNamespaces {
     }
 }
 
-/// Checks every layer of the plan. Returns those that hold.
+/// Checks every layer of the plan. Returns the layers that are enforced.
 pub fn verify(
     worker: &Worker,
     jail: &ZygoteJail,
@@ -127,10 +126,9 @@ pub fn verify(
         layers.push(Layer::Mounts);
     }
     if jail.landlock.is_some() {
-        // The kernel does not expose a process's Landlock domain. The worker's own set-up code,
-        // before any guest code, tested that a directory is refused that only Landlock refuses.
-        // Without that refusal it would not have reported its jail as complete
-        // (`jail::self_check`).
+        // The kernel does not expose a process's Landlock domain. The evidence is the worker's own self-check
+        // (`jail::self_check`), which runs before guest code: it tried to open a directory that only Landlock denies,
+        // and would have reported a failure if that had succeeded.
         if let Some(session) = session {
             work_directory(process, session)?;
         }
@@ -152,7 +150,7 @@ pub fn verify(
     }
     let level = match cgroup {
         _ if jail.namespaces.is_none() => Level::Landlock,
-        // Without some of the limits, the level is that of the other layers.
+        // With some of the cgroup limits missing, the level stays `standard`.
         Some(cgroup) if cgroup.is_complete() => Level::Full,
         _ => Level::Standard,
     };
@@ -241,7 +239,7 @@ fn capabilities(status: &ProcStatus, jail: &ZygoteJail) -> Checked {
     }
 }
 
-/// A descriptor that leaked in would be a right that no rule removed.
+/// Requires that the worker has no descriptors but its own: an inherited one would bypass every rule on paths.
 fn descriptors(process: &ProcDir) -> Checked {
     let open = process
         .descriptors()
@@ -284,7 +282,8 @@ fn identity(status: &ProcStatus, worker: &Worker, jail: &ZygoteJail) -> Checked 
     }
 }
 
-/// A worker in another session could open that session's terminal as `/dev/tty`, and signal its process groups.
+/// Requires that the worker leads its own session. In another session it could open that session's terminal as
+/// `/dev/tty`, and signal its process groups.
 fn leads_its_session(status: &ProcStatus) -> Checked {
     match status.field("NSsid") {
         session if session.is_some() && session == status.field("NSpid") => Ok(()),
@@ -296,7 +295,7 @@ fn leads_its_session(status: &ProcStatus) -> Checked {
     }
 }
 
-/// Whether the worker's directory is the session's: the one it received in place of `/work`.
+/// Checks that the worker's current directory is the session's directory, which replaces `/work`.
 fn work_directory(process: &ProcDir, session: &SessionDirectory) -> Checked {
     let cwd = format!("/proc/{}/cwd", process.pid);
     let theirs = fs::metadata(cwd).when("read the worker's directory")?;
@@ -335,14 +334,14 @@ fn rlimits(process: &ProcDir, jail: &ZygoteJail, cpu: CpuBudgetScope) -> Checked
     }
 }
 
-/// The hard value of `RLIMIT_DATA` in `/proc/PID/limits`, bytes. None if it is unlimited.
+/// Parses the hard value of `RLIMIT_DATA` from `/proc/PID/limits`, in bytes. `None` if it is unlimited.
 pub(super) fn data_limit(table: &str) -> Option<u64> {
     let mut lines = table.lines();
     let row = lines.find_map(|line| line.strip_prefix("Max data size"))?;
     row.split_ascii_whitespace().nth(1)?.parse().ok()
 }
 
-/// The row of a resource in `/proc/PID/limits` (proc(5)).
+/// Returns the name of a resource's row in `/proc/PID/limits` (proc(5)).
 pub(super) fn proc_limit_name(resource: RlimitResource) -> &'static str {
     match resource {
         RlimitResource::Cpu => "Max cpu time",
@@ -379,8 +378,8 @@ fn membership(process: &ProcDir, cgroup: &WorkerCgroup) -> Checked {
     Ok(())
 }
 
-/// Whether a cgroup's path within its hierarchy names this directory. The last two components are
-/// the supervisor's and the worker's, and unique.
+/// Whether a cgroup's path within its hierarchy ends with the last two components of `dir`. They are the names of the
+/// supervisor's and the worker's directories, which are unique.
 fn same_end(path: &Path, dir: &Path) -> bool {
     let mut pairs = path.iter().rev().zip(dir.iter().rev()).take(2);
     path.iter().count() >= 2 && pairs.all(|(a, b)| a == b)

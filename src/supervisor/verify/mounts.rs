@@ -1,4 +1,4 @@
-//! The mounts of a worker, from proc_pid_mountinfo(5).
+//! Verifies the mounts of a worker, from proc_pid_mountinfo(5).
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -21,7 +21,7 @@ pub fn check(process: &ProcDir, jail: &ZygoteJail) -> Checked {
     let mounts = Mounts(table.lines().filter_map(Mount::parse).collect());
     for mount in &mounts.0 {
         if !mount.has(&["nosuid"]) {
-            return refused(Some(mount), "nosuid everywhere");
+            return refused(Some(mount), "nosuid on every mount");
         }
     }
     match mounts.top(Path::new("/")) {
@@ -51,19 +51,19 @@ fn refused(found: Option<&Mount>, wanted: impl Into<String>) -> Checked {
     differs(Layer::Mounts, found, wanted)
 }
 
-/// The mounts in order of creation.
+/// The mount table, in order of creation.
 struct Mounts<'t>(Vec<Mount<'t>>);
 
 struct Mount<'t> {
     number: u64,
-    /// The number of the mount that contains its mount point.
+    /// The ID of the parent mount.
     parent: u64,
-    /// What the mount shows of its file system, as the kernel writes it.
+    /// The root of the mount within its file system, as the kernel writes it.
     source: &'t str,
     point: Cow<'t, Path>,
     options: &'t str,
     kind: &'t str,
-    /// The options of the file system itself.
+    /// The options of the superblock.
     instance: &'t str,
 }
 
@@ -100,14 +100,14 @@ impl<'t> Mount<'t> {
 }
 
 impl Mounts<'_> {
-    /// The topmost mount at a point, which is the last one.
+    /// Returns the topmost mount at a mount point, which is the last one in the table.
     fn top(&self, at: &Path) -> Option<&Mount<'_>> {
-        // As text: the kernel writes paths in normal form, and to compare components takes long.
+        // Compared as bytes: the kernel writes normalized paths, and comparing components is slow.
         let is_at = |mount: &&Mount| mount.point.as_os_str() == at.as_os_str();
         self.0.iter().rev().find(is_at)
     }
 
-    /// Checks that a host entry in the root is mounted with the options of the plan.
+    /// Checks that a host entry in the root has the mount options of the plan.
     fn check_entry(&self, entry: &RootEntry) -> Checked {
         let wanted: &[&str] = match entry {
             RootEntry::Bind { access, .. } => options(*access),
@@ -125,7 +125,7 @@ impl Mounts<'_> {
         }
     }
 
-    /// The bound tells the instance from the host's, which all sandboxes would share.
+    /// Checks the devpts. Its `max=` option distinguishes it from the host's instance, which all sandboxes would share.
     fn check_ptys(&self, ptys: &Ptys) -> Checked {
         let bound = format!("max={}", ptys.most);
         match self.top(&ptys.target) {
@@ -143,7 +143,7 @@ impl Mounts<'_> {
         }
     }
 
-    /// Checks that the worker sees its own processes, and of the machine only the sandbox's own files.
+    /// Checks that /proc shows only the worker's own processes, and the sandbox's own versions of the machine's files.
     fn check_proc(&self) -> Checked {
         let own = match self.top(Path::new(PROC)) {
             Some(own)
@@ -154,7 +154,7 @@ impl Mounts<'_> {
                 own
             }
             found => {
-                return refused(found, "a /proc of its own, read-only, with subset=pid");
+                return refused(found, "a private, read-only /proc with subset=pid");
             }
         };
         let mut within: Vec<&Mount> = self.0.iter().filter(|it| it.parent == own.number).collect();
@@ -203,7 +203,8 @@ impl Mounts<'_> {
             let Shown::Tree { target, access } = shown else {
                 continue;
             };
-            // Excludes the mount that the zygote had there, which the tmpfs hides.
+            // Only mounts on top of the tmpfs count. A mount that the zygote had at the same path lies beneath the
+            // tmpfs, hidden.
             let mut within = self.0.iter().filter(|mount| mount.parent == own.number);
             let found = within.find(|mount| mount.point == *target);
             let wanted = options(*access);
@@ -216,7 +217,7 @@ impl Mounts<'_> {
     }
 }
 
-/// The minimum mount options of a host file or directory; the host itself may have it read-only.
+/// Returns the required mount options of a host file or directory. The host itself may have mounted it read-only.
 const fn options(access: Access) -> &'static [&'static str] {
     match access {
         Access::ReadOnly => &["ro", "nodev"],
@@ -252,13 +253,13 @@ mod tests {
         }
     }
 
-    fn said(text: &str, access: Access) -> Option<String> {
+    fn tmpfs_error(text: &str, access: Access) -> Option<String> {
         let checked = mounts(text).check_tmpfs(&tmp(access));
         checked.err().map(|error| error.to_string())
     }
 
     #[test]
-    fn what_the_root_shows_has_the_options_of_the_plan() {
+    fn root_entries_need_their_planned_options() {
         let device = RootEntry::Device {
             name: "null".into(),
         };
@@ -281,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_can_be_run_only_where_the_plan_says_so() {
+    fn noexec_must_match_the_plan() {
         let noexec = "53 50 0:31 / /tmp rw,nosuid,nodev,noexec,relatime - tmpfs sandfork rw\n";
         let exec = noexec.replace(",noexec", "");
         let devices = exec.replace(",nodev", "");
@@ -301,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn a_proc_shows_the_sandbox_s_own_files_and_nothing_else_of_the_machine() {
+    fn proc_must_hide_the_files_of_the_machine() {
         let own = "57 50 0:33 / /proc ro,nosuid,nodev,noexec,relatime - proc proc ro,subset=pid\n";
         let file = |(number, (source, target)): (usize, (&str, &str))| {
             let number = number + 60;
@@ -328,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn the_pseudoterminals_are_bounded_and_the_worker_s_own() {
+    fn devpts_must_be_private_and_bounded() {
         let ptys = Ptys {
             target: "/dev/pts".into(),
             most: 16,
@@ -348,24 +349,24 @@ mod tests {
     }
 
     #[test]
-    fn a_tree_that_the_tmpfs_hides_is_not_shown() {
-        let hidden = said(LINES, Access::ReadOnly);
-        assert!(hidden.is_some_and(|said| said.contains("nothing")));
+    fn tree_beneath_the_tmpfs_is_not_accepted() {
+        let hidden = tmpfs_error(LINES, Access::ReadOnly);
+        assert!(hidden.is_some_and(|error| error.contains("nothing")));
         let moved = LINES.replace("52 50", "52 53");
-        assert_eq!(said(&moved, Access::ReadOnly), None);
+        assert_eq!(tmpfs_error(&moved, Access::ReadOnly), None);
     }
 
     #[test]
-    fn a_tree_that_can_be_written_to_is_not_read_only() {
+    fn writable_tree_is_not_accepted_as_read_only() {
         let moved = LINES.replace("52 50", "52 53");
         let writable = moved.replace("q ro,", "q rw,");
-        let refused = said(&writable, Access::ReadOnly);
-        assert!(refused.is_some_and(|said| said.contains("with rw,nosuid")));
+        let refused = tmpfs_error(&writable, Access::ReadOnly);
+        assert!(refused.is_some_and(|error| error.contains("with rw,nosuid")));
         assert!(
-            said(&writable, Access::ReadWrite).is_some(),
+            tmpfs_error(&writable, Access::ReadWrite).is_some(),
             "it may be run from"
         );
         let data = writable.replace("q rw,nosuid,nodev,", "q rw,nosuid,nodev,noexec,");
-        assert_eq!(said(&data, Access::ReadWrite), None);
+        assert_eq!(tmpfs_error(&data, Access::ReadWrite), None);
     }
 }

@@ -1,6 +1,7 @@
-//! `/proc/PID/status` (proc(5)).
+//! Parses `/proc/PID/status` (proc(5)).
 
-/// The sets of capabilities that a process without rights has empty. The bounding set only limits what execve(2) grants.
+/// The capability sets that must be empty in a process without privileges. The bounding set only limits what execve(2)
+/// grants.
 pub const CAPABILITY_SETS: [&str; 4] = ["CapInh", "CapPrm", "CapEff", "CapAmb"];
 
 /// The fields of the file.
@@ -8,7 +9,7 @@ pub const CAPABILITY_SETS: [&str; 4] = ["CapInh", "CapPrm", "CapEff", "CapAmb"];
 pub struct ProcStatus<'t>(Vec<(&'t str, &'t str)>);
 
 impl<'t> ProcStatus<'t> {
-    /// Takes the file's text apart.
+    /// Splits the file's text into fields.
     pub fn parse(text: &'t str) -> Self {
         let fields = text.lines().filter_map(|line| line.split_once(':'));
         Self(fields.map(|(name, value)| (name, value.trim())).collect())
@@ -29,12 +30,12 @@ impl<'t> ProcStatus<'t> {
             .ok()
     }
 
-    /// Returns the value of a set of capabilities.
+    /// Returns the value of a capability set.
     pub fn set(&self, name: &str) -> Option<u64> {
         u64::from_str_radix(self.field(name)?, 16).ok()
     }
 
-    /// Whether the real, effective, saved and file-system ids of a field are all this one.
+    /// Whether the real, effective, saved and file-system IDs of a field all equal `id`.
     pub fn has_only_id(&self, name: &str, id: u32) -> bool {
         let ids = self.field(name).unwrap_or("").split_ascii_whitespace();
         ids.map(str::parse).eq([Ok(id), Ok(id), Ok(id), Ok(id)])
@@ -55,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_and_sets_are_whole() {
+    fn all_four_ids_must_match() {
         let status = ProcStatus::parse("Uid:\t5\t5\t5\t5\nGid:\t5\t5\t5\t6\nCapEff:\t00ff\n");
         assert!(status.has_only_id("Uid", 5));
         assert!(!status.has_only_id("Uid", 6));

@@ -1,7 +1,7 @@
-//! The sockets that a worker hands over: each is what the plan has, and its network namespace has no other.
+//! Verifies the sockets that a worker hands over: each matches the plan, and its network namespace contains no other.
 //!
-//! The namespace's counts (`net/sockstat`) say how many it has. The table of TCP (`net/tcp`) would name each, but the
-//! kernel looks through the connections of the whole host for it, which takes a millisecond.
+//! The number of sockets in the namespace comes from `net/sockstat`. `net/tcp` would list each socket, but the kernel
+//! walks the connection table of the whole host for it, which takes a millisecond.
 
 use std::net::SocketAddrV4;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -15,9 +15,9 @@ use crate::supervisor::error::While;
 use crate::supervisor::proc_dir::ProcDir;
 use sandfork_jail::loopback::{NetworkSocket, Transport};
 
-/// Checks the sockets, before the process that serves them gets them.
+/// Checks the sockets before they are passed to the process that serves them.
 pub fn check(process: &ProcDir, planned: &[NetworkSocket], handed_over: &[OwnedFd]) -> Checked {
-    // Without any in the plan, none is taken from the worker.
+    // No socket is received from a worker whose plan has none.
     if planned.is_empty() {
         return Ok(());
     }
@@ -44,7 +44,7 @@ pub fn check(process: &ProcDir, planned: &[NetworkSocket], handed_over: &[OwnedF
     Ok(())
 }
 
-/// What a descriptor is, if it is a socket that a plan may have.
+/// Describes a descriptor, if it is a socket of a kind that plans use.
 fn seen(socket: &OwnedFd) -> Result<Option<NetworkSocket>, Errno> {
     let listens = getsockopt(socket, sockopt::AcceptConn)?;
     let transport = match (getsockopt(socket, sockopt::SockType)?, listens) {
@@ -57,7 +57,7 @@ fn seen(socket: &OwnedFd) -> Result<Option<NetworkSocket>, Errno> {
     Ok(address.map(|address| NetworkSocket { transport, address }))
 }
 
-/// How many bound sockets a namespace has of a protocol: the line `TCP: inuse 3 orphan 0 ...`.
+/// Returns the number of bound sockets of a protocol in the namespace, from the line `TCP: inuse 3 orphan 0 ...`.
 fn in_use(table: &str, protocol: &str) -> Option<usize> {
     let mut lines = table.lines().filter_map(|line| line.split_once(": inuse "));
     let (_, counts) = lines.find(|(name, _)| *name == protocol)?;
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_descriptor_is_the_socket_that_it_is() {
+    fn only_listeners_and_datagram_sockets_are_described() {
         let any = "127.0.0.1:0";
         let listener = TcpListener::bind(any).unwrap();
         let std::net::SocketAddr::V4(address) = listener.local_addr().unwrap() else {
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_has_the_number_of_a_protocol() {
+    fn sockets_in_use_are_counted_by_protocol() {
         let table = "sockets: used 9\nTCP: inuse 3 orphan 0 tw 0 alloc 4 mem 0\nUDP: inuse 1 mem 0\nUDPLITE: inuse 0\n";
         assert_eq!(
             (in_use(table, "TCP"), in_use(table, "UDP")),

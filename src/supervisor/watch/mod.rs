@@ -1,10 +1,9 @@
-//! Directories of a session that a caller watches, from outside.
+//! Watches directories of a session for a caller, from outside the sandbox.
 //!
-//! The kernel tells this process of changes (inotify(7)), since the guest may not ask for that itself: each watch is an
-//! instance of its own, whose queue the kernel bounds. Events are read when a caller wants them, and no faster than the
-//! host can spare the time for ([`Watch::next`]). What does not fit is lost, and the caller gets
-//! [`FileEvent::Overflow`] in its place. So a guest that changes its files as fast as it can, or a caller that never
-//! reads, takes a bounded amount of memory and processor time from the host.
+//! The supervisor uses inotify(7), which the guest itself may not use. Each watch has its own inotify instance, whose
+//! queue the kernel bounds. Events are read on the caller's request, and at a limited rate ([`Watch::next`]). Events
+//! that do not fit are dropped, and the caller receives [`FileEvent::Overflow`] instead. A guest that changes its files
+//! as fast as it can, or a caller that never reads, therefore costs the host a bounded amount of memory and CPU time.
 
 mod slot;
 mod tree;
@@ -28,34 +27,34 @@ use crate::error::{Error, ErrorKind};
 use crate::protocol::caller::FileEvent;
 use crate::waiters::lock;
 
-/// The pause after events were read: those that come meanwhile are read together.
+/// The minimum pause between reads, so that events are handled in batches.
 const PAUSE: Duration = Duration::from_millis(10);
-/// The pause in terms of the time that it took to handle them, so that a watch takes a tenth of one processor.
+/// The pause as a multiple of the time that handling took: a watch takes at most a tenth of one CPU.
 const PAUSES: u32 = 9;
-/// The longest pause.
+/// The maximum pause.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// Watches directories of one session, from any thread, also while a cell runs. It serves the session's workers one
-/// after another.
+/// Watches directories of one session, from any thread, also while a cell runs. Stays valid when the session moves to
+/// another worker.
 #[derive(Clone, Debug)]
 pub struct Watcher(pub(crate) Arc<Queue>);
 
 impl Watcher {
-    /// Watches a directory. What changes from now on is reported. The path is relative to the session's work directory,
-    /// or begins with it.
+    /// Watches a directory and reports changes from now on. The path is relative to the session's work directory, or
+    /// begins with it.
     ///
     /// # Errors
     ///
-    /// When there is no such directory, it holds more than 1,024 directories to watch, the session has ended or has 8
-    /// watches, or this process has a quarter of `fs.inotify.max_user_instances`.
+    /// If there is no such directory, it holds more than 1,024 directories to watch, the session has ended or has 8
+    /// watches, or this process holds a quarter of `fs.inotify.max_user_instances`.
     pub fn watch(&self, path: &str, depth: Depth) -> Result<Watch, Error> {
         Ok(self.begin(path, depth)?)
     }
 
-    /// The same, with the reason as a value.
+    /// Like [`watch`](Self::watch), with the reason as a value.
     pub(crate) fn begin(&self, path: &str, depth: Depth) -> Result<Watch, BesideRefusal> {
         let watch = Watch(Arc::new(Shared::new()?));
-        // First, so that the end of the session's worker ends it too.
+        // Registered first, so that the watch ends if the session's worker ends meanwhile.
         self.0.add_watch(&watch.0)?;
         let directory = self.0.directory(path)?;
         let tree = Tree::new(&watch.0.inotify, directory, depth, path)?;
@@ -64,16 +63,16 @@ impl Watcher {
     }
 }
 
-/// A directory that is watched until this is dropped, or its session ends or begins anew. Nothing happens in one that was
-/// removed.
+/// A watched directory. The watch ends when this is dropped, and when its session ends or is replaced by a rollback. It
+/// reports nothing more once the directory is removed.
 #[derive(Debug)]
 pub struct Watch(Arc<Shared>);
 
-/// What a watch shares with its session.
+/// The part of a watch that its session also holds.
 #[derive(Debug)]
 pub struct Shared {
     inotify: Inotify,
-    /// Readable from its end on.
+    /// Readable once the watch has ended.
     ended: EventFd,
     state: Mutex<State>,
     _slot: Slot,
@@ -81,11 +80,11 @@ pub struct Shared {
 
 #[derive(Debug)]
 enum State {
-    /// It has not begun.
+    /// Registered, but not yet watching.
     Asked,
     Watching {
         tree: Tree,
-        /// When events may be read again.
+        /// When events may be read next.
         ready: Instant,
     },
     /// Holds the reason, as part of a sentence.
@@ -93,12 +92,12 @@ enum State {
 }
 
 impl Watch {
-    /// Waits for what happened in the directory, until `until` if there is one. Returns nothing when that has passed.
-    /// What has happened by then is returned all the same, over several calls if it is much.
+    /// Waits for events in the directory until `until`, if there is a deadline. Returns an empty list at the deadline,
+    /// unless events are still queued: those are returned first, over several calls if there are many.
     ///
     /// # Errors
     ///
-    /// When the watch has ended, such as with its session.
+    /// If the watch has ended, for example because its session has.
     pub fn next(&self, until: Option<Instant>) -> Result<Vec<FileEvent>, Error> {
         let mut is_last = false;
         loop {
@@ -111,24 +110,25 @@ impl Watch {
                 return Ok(events);
             }
             let (sources, ready) = self.sources();
-            // A guest can go on with what means no event, such as a change of the watched directory's own mode.
+            // A guest can keep producing changes that yield no event, such as mode changes of the watched directory
+            // itself.
             is_last = is_late && ready.is_none();
             let until = match ready {
                 Some(ready) if is_late => Some(ready),
                 Some(ready) => Some(until.map_or(ready, |until| until.min(ready))),
                 None => until,
             };
-            // It fails only if the kernel is out of memory. Then the next attempt follows at once.
+            // Fails only if the kernel is out of memory. The loop then tries again at once.
             _ = wait(sources, until);
         }
     }
 
-    /// Ends it. In a thread that waits for events, [`next`](Self::next) returns the error.
+    /// Ends the watch. A thread that waits in [`next`](Self::next) gets an error.
     pub fn close(&self) {
         self.0.end("it was closed");
     }
 
-    /// What happened, if it may be read now. The error is the reason why it has ended.
+    /// Returns the queued events, if the rate limit allows a read now. The error is the reason why the watch has ended.
     pub(crate) fn events_now(&self) -> Result<Vec<FileEvent>, String> {
         let mut state = lock(&self.0.state);
         let (tree, ready) = match &mut *state {
@@ -149,7 +149,8 @@ impl Watch {
         Ok(events)
     }
 
-    /// What to wait for, for [`events_now`](Self::events_now), and when to look again if events may not be read before.
+    /// Returns what to poll before [`events_now`](Self::events_now), and when the rate limit allows the next read if it
+    /// does not now.
     pub(crate) fn sources(&self) -> ([Option<(BorrowedFd<'_>, PollFlags)>; 2], Option<Instant>) {
         let ready = match &*lock(&self.0.state) {
             State::Watching { ready, .. } => Some(*ready).filter(|ready| clock::now() < *ready),
@@ -163,7 +164,7 @@ impl Watch {
         )
     }
 
-    /// Whether there is something that was not read.
+    /// Whether events are queued.
     fn has_more(&self) -> bool {
         let events = Some((self.0.inotify.as_fd(), PollFlags::POLLIN));
         wait([events], Some(clock::now())).is_ok_and(|[ready]| is_readable(ready))
@@ -200,12 +201,12 @@ impl Shared {
         Ok(())
     }
 
-    /// Whether it has ended.
+    /// Whether the watch has ended.
     pub fn has_ended(&self) -> bool {
         matches!(*lock(&self.state), State::Ended(_))
     }
 
-    /// Ends it, and lets go of the session's files.
+    /// Ends the watch, and closes the session's files.
     pub fn end(&self, why: &str) {
         let mut state = lock(&self.state);
         if !matches!(*state, State::Ended(_)) {
@@ -216,13 +217,13 @@ impl Shared {
     }
 }
 
-/// The watch has ended.
+/// Builds the error for a watch that has ended.
 fn over(why: &str) -> BesideRefusal {
     let sentence = format!("the watch has ended because {why}: watch the directory anew");
     BesideRefusal::Other(ErrorKind::SessionEnded, sentence)
 }
 
-/// How the session's thread answers a request for a directory.
+/// The session thread's reply to a request for a directory.
 pub type DirectoryAnswer = Result<OwnedFd, BesideRefusal>;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The watches of this process. The kernel counts them for its user, who has other programs that need some.
+//! Limits the inotify instances of this process. The kernel limits them per user, who needs some for other programs.
 
 use std::fs;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -6,14 +6,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use crate::error::ErrorKind;
 use crate::supervisor::programs::BesideRefusal;
 
-/// One process takes at most one part in so many of the instances that its user may have.
+/// A process takes at most 1/`SHARE` of the instances that its user may have.
 const SHARE: usize = 4;
-/// The kernel's default for the instances of a user (`max_user_instances` of inotify(7)).
+/// The default of `max_user_instances` (inotify(7)).
 const USUAL: usize = 128;
 
 static TAKEN: AtomicUsize = AtomicUsize::new(0);
 
-/// One of them, until it is dropped.
+/// One inotify instance, released on drop.
 #[derive(Debug)]
 pub struct Slot(());
 

@@ -18,7 +18,7 @@ use crate::supervisor::programs::BesideRefusal;
 use FileEvent::{Chmod, Create, Overflow, Remove, Rename, Write as Written};
 
 #[test]
-fn what_is_refused_names_its_reason_and_acts_on_no_terminal() {
+fn errors_name_the_cause_and_escape_the_path() {
     let failed = |path: &str, errno| {
         let (path, act) = (path.to_owned(), Act::Watch);
         FileError::Failed { path, act, errno }.to_string()
@@ -55,7 +55,7 @@ impl Scene {
         Tree::new(&self.inotify, handle, depth, below)
     }
 
-    /// All that has happened.
+    /// Reads all queued events.
     fn events(&self, tree: &mut Tree) -> Vec<FileEvent> {
         let mut events = Vec::new();
         while let Some(read) = tree.read(&self.inotify) {
@@ -75,7 +75,7 @@ fn append(path: impl AsRef<Path>) {
 }
 
 #[test]
-fn each_change_of_an_entry_has_its_event() {
+fn every_change_of_an_entry_is_an_event() {
     let scene = Scene::new();
     fs::create_dir(scene.path("in")).unwrap();
     fs::create_dir(scene.path("in/below")).unwrap();
@@ -88,7 +88,7 @@ fn each_change_of_an_entry_has_its_event() {
     fs::rename(scene.path("in/b"), scene.path("out")).unwrap();
     fs::rename(scene.path("out"), scene.path("in/c")).unwrap();
     fs::remove_file(scene.path("in/c")).unwrap();
-    // Neither is an entry of the directory.
+    // Neither is an entry of the watched directory.
     fs::write(scene.path("in/below/a"), "x").unwrap();
     fs::write(scene.path("beside"), "x").unwrap();
     let expected = [
@@ -108,14 +108,14 @@ fn each_change_of_an_entry_has_its_event() {
 }
 
 #[test]
-fn directories_below_are_followed_where_they_go() {
+fn moved_directories_stay_watched() {
     let scene = Scene::new();
     fs::create_dir_all(scene.path("a/b")).unwrap();
     fs::create_dir(scene.path("outside")).unwrap();
     let mut tree = scene.tree("", Depth::Tree).unwrap();
     File::create(scene.path("a/b/1")).unwrap();
     assert_eq!(scene.events(&mut tree), [at(Create, "a/b/1")]);
-    // What is in a new directory before that is watched is found too.
+    // Entries of a new directory are reported even if they were created before it was watched.
     fs::create_dir_all(scene.path("new/er")).unwrap();
     File::create(scene.path("new/er/2")).unwrap();
     let found = ["new", "new/er", "new/er/2"].map(|path| at(Create, path));
@@ -131,14 +131,14 @@ fn directories_below_are_followed_where_they_go() {
     assert_eq!(scene.events(&mut tree), [at(Rename, "a/old")]);
     File::create(away.join("er/4")).unwrap();
     assert_eq!(scene.events(&mut tree), []);
-    // A link is an entry, and what it leads to is not below.
+    // A link is an entry of the tree, but its target is not.
     symlink(&away, scene.path("link")).unwrap();
     File::create(scene.path("link/er/5")).unwrap();
     assert_eq!(scene.events(&mut tree), [at(Create, "link")]);
 }
 
 #[test]
-fn lost_events_are_said_and_the_directories_found_again() {
+fn overflow_is_reported_and_the_tree_rescanned() {
     let scene = Scene::new();
     fs::create_dir(scene.path("a")).unwrap();
     let mut tree = scene.tree("", Depth::Tree).unwrap();
@@ -157,7 +157,7 @@ fn lost_events_are_said_and_the_directories_found_again() {
 }
 
 #[test]
-fn a_tree_that_is_moved_again_and_again_is_not_followed() {
+fn tree_moved_back_and_forth_yields_an_overflow() {
     let scene = Scene::new();
     for number in 0..500 {
         fs::create_dir_all(scene.path(&format!("a/{number}"))).unwrap();
@@ -170,14 +170,14 @@ fn a_tree_that_is_moved_again_and_again_is_not_followed() {
     let read = tree.read(&scene.inotify).unwrap();
     assert_eq!(read.last(), Some(&Overflow));
     assert!(read.len() < 4_000, "{}", read.len());
-    // What came after that is not worth more time, as all is looked at again.
+    // Events queued after the overflow are dropped, because the tree is scanned again.
     assert_eq!(scene.events(&mut tree), []);
     File::create(scene.path("a/499/file")).unwrap();
     assert_eq!(scene.events(&mut tree), [at(Create, "a/499/file")]);
 }
 
 #[test]
-fn there_is_a_most_of_directories() {
+fn number_of_directories_is_limited() {
     let scene = Scene::new();
     for number in 0..1_023 {
         fs::create_dir(scene.path(&number.to_string())).unwrap();

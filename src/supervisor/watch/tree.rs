@@ -1,4 +1,4 @@
-//! The directories of one watch, and what the kernel's events about them mean.
+//! Tracks the directories of one watch, and translates inotify events about them.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::{CString, OsStr};
@@ -15,16 +15,16 @@ use crate::protocol::caller::FileEvent;
 use crate::supervisor::files::{Act, FileError, open_beneath};
 use crate::supervisor::programs::BesideRefusal;
 
-/// The most directories of a watch. The kernel keeps about a kilobyte for each.
+/// The maximum number of directories of a watch. The kernel keeps about a kilobyte for each.
 const MOST_DIRECTORIES: usize = 1_024;
-/// The most entries that are looked at to find directories, at the start or after one read of events.
+/// The maximum number of entries scanned for directories, at the start or after one read of events.
 const MOST_ENTRIES: usize = 50_000;
-/// The most directories that are looked at after one read of events. A guest that moves a large tree back and forth asks
-/// for more.
+/// The maximum number of directories scanned after one read of events. A guest that moves a large tree back and forth
+/// would cause more.
 const MOST_VISITS: usize = MOST_DIRECTORIES + 1;
-/// The most reads of events that are passed over.
+/// The maximum number of reads that are discarded during a rescan.
 const MOST_SKIPPED: usize = 1_024;
-/// The most bytes of paths in the events of one read.
+/// The maximum total length of the paths in the events of one read, in bytes.
 const MOST_BYTES: usize = 256 << 10;
 
 const CREATED: AddWatchFlags = AddWatchFlags::IN_CREATE.union(AddWatchFlags::IN_MOVED_TO);
@@ -36,17 +36,17 @@ const MASK: AddWatchFlags = CREATED
     .union(AddWatchFlags::IN_ATTRIB)
     .union(AddWatchFlags::IN_ONLYDIR);
 
-/// What of a directory is watched.
+/// The extent of a watch.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Depth {
-    /// Its entries.
+    /// The entries of the directory.
     Directory,
-    /// Its entries, and those of all directories below it.
+    /// The entries of the directory and of all directories below it.
     Tree,
 }
 
-/// The watched directories, whose paths start at the watched one. The handle on that keeps it from going when it is
-/// removed: then nothing happens in it any more.
+/// The watched directories by watch descriptor, with paths relative to the root. The root's descriptor keeps the
+/// directory alive after its removal; no events happen in it then.
 #[derive(Debug)]
 pub struct Tree {
     root: OwnedFd,
@@ -54,33 +54,33 @@ pub struct Tree {
     directories: HashMap<WatchDescriptor, PathBuf>,
 }
 
-/// What one read has found.
+/// The result of one read.
 #[derive(Debug)]
 struct Found {
     events: Vec<FileEvent>,
-    /// The last event of each path.
+    /// The index of the last event of each path.
     last: HashMap<PathBuf, usize>,
-    /// Bytes of paths, and entries, for which there is room.
+    /// The remaining budget of path bytes and of entries.
     bytes: usize,
     entries: usize,
-    /// Directories that may be looked at.
+    /// The remaining budget of directory visits.
     visits: usize,
-    /// Whether the directories are not those that there are.
+    /// Whether the set of watched directories may be outdated.
     is_stale: bool,
-    /// The first reason why not all is known.
+    /// The first reason for which events are incomplete.
     lost: Option<Lost>,
 }
 
 #[derive(Clone, Debug, Eq, PartialEq)]
 enum Lost {
-    /// The kernel or this process had no room for events.
+    /// The kernel's queue or this process's budget was full.
     Events,
-    /// There are more directories or entries than are looked at.
+    /// There are more directories or entries than the budget allows.
     TooMany,
     Failed(PathBuf, Errno),
 }
 
-/// Whether the entries of a directory are news.
+/// Whether the entries of a scanned directory are reported as created.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Entries {
     New,
@@ -88,7 +88,7 @@ enum Entries {
 }
 
 impl Tree {
-    /// Watches the directory behind this handle, which the caller names `path`.
+    /// Watches the directory behind this descriptor. `path` is the caller's name for it.
     pub fn new(
         inotify: &Inotify,
         root: OwnedFd,
@@ -111,15 +111,15 @@ impl Tree {
             None if tree.directories.is_empty() => failed(Path::new(path), Errno::ENOENT),
             None | Some(Lost::Events) => Ok(tree),
             Some(Lost::TooMany) => Err(BesideRefusal::request(format!(
-                "`{path}` has more than 1,024 directories or 50,000 entries: watch a directory in it, or it without \
+                "`{path}` has more than 1,024 directories or 50,000 entries: watch a subdirectory, or the \
                  those below"
             ))),
             Some(Lost::Failed(below, errno)) => failed(&Path::new(path).join(below), errno),
         }
     }
 
-    /// Reads what the kernel has queued, up to 4 KiB of it. Returns `None` if that is nothing; what is queued need not mean
-    /// an event.
+    /// Reads up to 4 KiB of queued events. Returns `None` if the queue is empty. The result may be empty, because some
+    /// inotify events yield no event.
     pub fn read(&mut self, inotify: &Inotify) -> Option<Vec<FileEvent>> {
         let queued = inotify.read_events().ok()?;
         let mut found = Found::new();
@@ -147,7 +147,7 @@ impl Tree {
             self.directories.remove(&event.wd);
             return;
         }
-        // What happens to a watched directory itself is known from the one above.
+        // Events about a watched directory itself are reported by its parent.
         let directory = self.directories.get(&event.wd);
         let Some((directory, name)) = directory.zip(event.name.as_deref()) else {
             return;
@@ -173,14 +173,14 @@ impl Tree {
         }
     }
 
-    /// Watches a directory and, in a tree, those below it. Each is watched before its entries are read, so that none is
-    /// missed; one that comes in between is found twice.
+    /// Watches a directory and, in a tree, those below it. Each directory is watched before its entries are read, so
+    /// that no entry is missed. An entry created in between is found twice.
     fn walk(&mut self, inotify: &Inotify, from: PathBuf, entries: Entries, found: &mut Found) {
         let mut left = vec![from];
         while let Some(path) = left.pop() {
             match self.visit(inotify, &path, entries, found, &mut left) {
-                // It was removed meanwhile, or replaced, which is another event. Or another file system is mounted there,
-                // which is no part of the session's.
+                // The directory was removed or replaced meanwhile, for which there is another event, or another file
+                // system is mounted there, which is not part of the session.
                 Ok(()) | Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP | Errno::EXDEV) => {}
                 Err(errno) => found.lose(Lost::Failed(path, errno)),
             }
@@ -227,7 +227,7 @@ impl Tree {
             if entries == Entries::New {
                 found.add(&path, FileEvent::Create);
             }
-            // Not every file system says what an entry is.
+            // Some file systems do not report the type of an entry.
             if matches!(entry.file_type(), Some(Type::Directory) | None) {
                 below.push(path);
             }
@@ -235,7 +235,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Opens a directory beneath the watched one, without following a link.
+    /// Opens a directory beneath the root without following links.
     fn open(&self, path: &Path) -> Result<OwnedFd, Errno> {
         let path = match path.as_os_str().as_bytes() {
             b"" => b".",
@@ -246,21 +246,21 @@ impl Tree {
         open_beneath(&self.root, &path, flags)
     }
 
-    /// No longer watches a directory that was moved away, and those below it.
+    /// Removes the watches of a directory that was moved away, and of those below it.
     fn forget(&mut self, inotify: &Inotify, path: &Path) {
         self.directories.retain(|number, directory| {
             let stays = !directory.starts_with(path);
             if !stays {
-                // Fails if it was removed, too.
+                // Fails if the directory was removed as well.
                 _ = inotify.rm_watch(*number);
             }
             stays
         });
     }
 
-    /// Finds the directories again, after events about them were lost, or were too many to follow.
+    /// Scans the tree again after events were lost or too numerous to follow.
     fn catch_up(&mut self, inotify: &Inotify, found: &mut Found) {
-        // What they are about is looked at anyway.
+        // Discard queued events: the scan covers what they report.
         for _ in 0..MOST_SKIPPED {
             if inotify.read_events().is_err() {
                 break;
@@ -268,11 +268,11 @@ impl Tree {
         }
         (found.entries, found.visits) = (MOST_ENTRIES, MOST_VISITS);
         let before: HashSet<_> = self.directories.drain().map(|(number, _)| number).collect();
-        // A directory that is still watched keeps its number.
+        // A directory that is still watched keeps its watch descriptor.
         self.walk(inotify, PathBuf::new(), Entries::Known, found);
         for number in before {
             if !self.directories.contains_key(&number) {
-                // Fails if it was removed.
+                // Fails if the directory was removed.
                 _ = inotify.rm_watch(number);
             }
         }
@@ -296,7 +296,7 @@ impl Found {
         self.lost.get_or_insert(lost);
     }
 
-    /// Adds an event, unless it repeats the last one of its path.
+    /// Adds an event, unless it equals the last event of the same path.
     fn add(&mut self, path: &Path, event: fn(String) -> FileEvent) {
         let event = event(path.to_string_lossy().into_owned());
         let last = self.last.get(path).map(|place| &self.events[*place]);

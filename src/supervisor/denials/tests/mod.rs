@@ -1,4 +1,4 @@
-//! What becomes of claims and counts.
+//! Tests how claims and counts become denials.
 
 #![allow(clippy::unwrap_used)]
 
@@ -58,7 +58,7 @@ fn one(toml: &str, claim: Denied) -> Option<Denial> {
 }
 
 #[test]
-fn a_claim_has_its_place_its_layer_and_the_setting_that_allows_it() {
+fn claim_yields_position_layer_and_setting() {
     let denial = one("", claim("access", Some("/srv/x"), Errno::ENOENT)).unwrap();
     let expected = Denial {
         target: Some("/srv/x".to_owned()),
@@ -89,19 +89,19 @@ fn a_claim_has_its_place_its_layer_and_the_setting_that_allows_it() {
         set("", claim("run", Some("/work/made"), Errno::EACCES)).as_deref(),
         Some("filesystem.work_exec=true")
     );
-    // Which call it was, the guest's exception does not say.
+    // The guest's exception does not name the system call.
     let call = one("", claim("system call", None, Errno::EPERM)).unwrap();
     assert_eq!((call.layer, call.key, call.set), (None, None, None));
-    // The file's permissions.
+    // Refused by the file's permissions.
     let own = one("", claim("access", Some("/work/x"), Errno::EACCES)).unwrap();
     assert_eq!((own.layer, own.key), (None, None));
-    // What can be read was to be written.
+    // The path is readable, but the guest wanted to write to it.
     let system = one("", claim("access", Some("/usr/x"), Errno::EROFS)).unwrap();
     assert_eq!((system.layer, system.key), (Some(Layer::Mounts), None));
 }
 
 #[test]
-fn what_the_plan_grants_is_no_denial() {
+fn granted_operations_are_not_denials() {
     for (toml, claim) in [
         ("", claim("access", Some("/work/missing"), Errno::ENOENT)),
         ("", claim("run", Some("/usr/bin/missing"), Errno::ENOENT)),
@@ -116,7 +116,7 @@ fn what_the_plan_grants_is_no_denial() {
 }
 
 #[test]
-fn only_the_claims_that_the_guests_side_makes_are_shown() {
+fn malformed_claims_are_dropped() {
     let long = format!("/{}", "x".repeat(LONGEST));
     for (operation, target) in [
         ("fork", None),
@@ -184,7 +184,7 @@ fn refused_connections_are_denials_with_their_counts() {
 }
 
 #[test]
-fn a_flood_of_claims_is_bounded_and_counted() {
+fn flood_of_claims_is_bounded_and_counted() {
     let of = |number: usize| claim("access", Some(&format!("/srv/{number}")), Errno::ENOENT);
     let mut claims: Vec<Denied> = (0..MOST + 10).map(of).collect();
     claims[MOST].count = u64::MAX;
@@ -201,7 +201,7 @@ fn a_flood_of_claims_is_bounded_and_counted() {
 }
 
 #[test]
-fn the_kernel_and_the_supervisor_report_limits_and_forks() {
+fn limits_and_refused_forks_name_their_reporter() {
     let hit = |name, by| Ending::Limit(LimitHit { name, by });
     let wall = hit(LimitName::Wall, Mechanism::Deadline);
     let all = ended("", Vec::new(), &wall, Some(3), &|_| None).listed;
@@ -231,7 +231,7 @@ fn the_kernel_and_the_supervisor_report_limits_and_forks() {
 }
 
 #[test]
-fn a_process_that_found_no_memory_is_named_unless_the_ending_does() {
+fn memory_denial_is_omitted_if_the_ending_names_it() {
     let memory = |ending: Ending, by| {
         Refused {
             grants: &crate::plan::sample_grants(""),
@@ -255,14 +255,14 @@ fn a_process_that_found_no_memory_is_named_unless_the_ending_does() {
     let killed = memory(Ending::Exit(0), Reporter::Kernel).unwrap();
     assert_eq!((killed.layer, killed.count), (Some(Layer::Cgroup), 2));
     assert_eq!(killed.key.as_deref(), Some("limits.memory"));
-    let said = memory(Ending::Exit(1), Reporter::Guest).unwrap();
-    assert_eq!((said.layer, said.count), (Some(Layer::Rlimits), 1));
+    let claimed = memory(Ending::Exit(1), Reporter::Guest).unwrap();
+    assert_eq!((claimed.layer, claimed.count), (Some(Layer::Rlimits), 1));
     assert_eq!(memory(Ending::Exit(0), Reporter::Guest), None);
     let (name, by) = (LimitName::Memory, Mechanism::Cgroup);
     assert!(memory(Ending::Limit(LimitHit { name, by }), Reporter::Kernel).is_none());
 }
 
-/// The calls that a filter refused, and what the guest says.
+/// Returns the denials for calls that a filter refused and claims of the guest.
 fn called(toml: &str, calls: &[(RefusedCall, u64)], claims: Vec<Denied>) -> Vec<Denial> {
     Refused {
         grants: &crate::plan::sample_grants(toml),
@@ -283,7 +283,7 @@ fn called(toml: &str, calls: &[(RefusedCall, u64)], claims: Vec<Denied>) -> Vec<
 }
 
 #[test]
-fn a_refused_call_has_its_name_its_count_and_the_setting_that_allows_it() {
+fn refused_call_yields_name_count_and_setting() {
     let names = ["execve", "ptrace", "splice"];
     let calls = names.map(|name| (RefusedCall::Named(name), 2));
     let all = called("[syscalls]\ndeny = ['execve']", &calls, Vec::new());
@@ -307,7 +307,7 @@ fn a_refused_call_has_its_name_its_count_and_the_setting_that_allows_it() {
 }
 
 #[test]
-fn calls_that_programs_need_together_have_one_setting() {
+fn related_calls_share_one_setting() {
     let calls = ["inotify_init1", "semget"].map(|name| (RefusedCall::Named(name), 1));
     let all = called("", &calls, Vec::new());
     let sets: Vec<_> = all.iter().filter_map(|it| it.set.as_deref()).collect();
@@ -319,7 +319,7 @@ fn calls_that_programs_need_together_have_one_setting() {
 }
 
 #[test]
-fn a_guest_without_space_learns_of_the_quotas_that_it_may_have_reached() {
+fn claim_of_no_space_names_the_possible_quotas() {
     let keys = |target, ending: &Ending| {
         let claims = vec![claim("space", target, Errno::ENOSPC)];
         let all = ended("", claims, ending, None, &|_| None).listed;
@@ -337,7 +337,7 @@ fn a_guest_without_space_learns_of_the_quotas_that_it_may_have_reached() {
 }
 
 #[test]
-fn a_call_that_the_guest_tells_of_is_one_denial_with_its_line() {
+fn claim_and_refused_call_merge_into_one_denial() {
     let socket = (RefusedCall::InternetSocket, 4);
     let of_guest = |operation| claim(operation, None, Errno::EPERM);
     let all = called("", &[socket], vec![of_guest("socket")]);
@@ -347,11 +347,11 @@ fn a_call_that_the_guest_tells_of_is_one_denial_with_its_line() {
     assert_eq!((denial.line, denial.count), (Some(3), 4));
     assert_eq!(denial.reported_by, Reporter::Supervisor);
     assert_eq!(denial.set.as_deref(), Some("network.mode=loopback"));
-    // The connection that the socket was for says more.
+    // The claim about the connection is more specific than the refused socket call.
     let connection = claim("connect", Some("a.example:443"), Errno::EPERM);
     let all = called("", &[socket], vec![connection]);
     assert_eq!((all.len(), all[0].operation.as_str()), (1, "connect"));
-    // An exception does not name its call, which there is no doubt about if only one was refused.
+    // An exception does not name its call, but if only one call was refused, it must be that one.
     let ptrace = (RefusedCall::Named("ptrace"), 1);
     let all = called("", &[ptrace], vec![of_guest("system call")]);
     let named = (all[0].target.as_deref(), all[0].line);

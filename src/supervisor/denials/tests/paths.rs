@@ -1,22 +1,22 @@
-//! Files, directories and programs.
+//! Denials of files, directories and programs.
 
 use super::*;
 
 #[test]
-fn permissions_of_a_file_have_no_layer_and_no_key() {
+fn file_permissions_have_no_layer_and_no_key() {
     let toml = "[filesystem]\nread = ['/srv/shown']";
     for errno in [Errno::EACCES, Errno::EPERM] {
         let denial = one(toml, claim("access", Some("/srv/shown/x"), errno)).unwrap();
         assert_eq!((denial.layer, denial.key, denial.set), (None, None, None));
     }
-    // Landlock's error is the same, and the permissions of this file let the guest write to it.
+    // Landlock returns the same error, and the file's permissions would let the guest write to it.
     let changes = |changes: &str| Denied {
         changes: Some(changes.to_owned()),
         ..claim("access", Some("/srv/shown/x"), Errno::EACCES)
     };
     let denial = one(toml, changes("/srv/shown/x")).unwrap();
     assert_eq!(denial.set.as_deref(), Some("filesystem.write=/srv/shown/x"));
-    // A guest may say anything.
+    // A guest may claim anything.
     for forged in ["/etc", "srv", "", "/srv/shown/x/y"] {
         let denial = one(toml, changes(forged)).unwrap();
         assert_eq!((denial.key, denial.set), (None, None), "{forged}");
@@ -24,7 +24,7 @@ fn permissions_of_a_file_have_no_layer_and_no_key() {
 }
 
 #[test]
-fn a_new_file_is_allowed_by_the_directory_that_exists() {
+fn new_file_needs_its_nearest_existing_directory() {
     let toml = "[filesystem]\nread = ['/srv/shown']";
     let set = |changes: &str| {
         let claim = Denied {
@@ -37,12 +37,12 @@ fn a_new_file_is_allowed_by_the_directory_that_exists() {
     };
     let expected = Some("filesystem.write=/srv/shown/a".to_owned());
     assert_eq!(set("/srv/shown/a"), expected);
-    // A path in one list cannot be in the other.
+    // A path that `filesystem.read` lists cannot be in `filesystem.write` too.
     assert_eq!(set("/srv/shown"), None);
 }
 
 #[test]
-fn a_new_file_in_a_hidden_directory_is_allowed_by_the_one_that_the_host_has() {
+fn new_file_in_a_hidden_directory_needs_the_hosts_directory() {
     let toml = "[filesystem]\nread = ['/srv/shown']";
     let made = |path: &str, errno, exists: &dyn Fn(&Path) -> Option<bool>| {
         let claim = Denied {
@@ -66,7 +66,7 @@ fn a_new_file_in_a_hidden_directory_is_allowed_by_the_one_that_the_host_has() {
         ("/srv/d/new", Some((set("/srv/d"), Some(false)))),
         ("/srv/d/a/b/new", Some((set("/srv/d"), Some(false)))),
         ("/srv/d", Some((set("/srv/d"), Some(true)))),
-        // No setting shows all of the host.
+        // No setting shows the host's root directory.
         ("/new", Some((None, Some(false)))),
         // The directory is missing, not hidden.
         ("/srv/shown/a/new", None),
@@ -80,7 +80,7 @@ fn a_new_file_in_a_hidden_directory_is_allowed_by_the_one_that_the_host_has() {
 }
 
 #[test]
-fn a_directory_of_the_guests_own_hides_that_of_the_host() {
+fn guests_private_directory_hides_the_hosts() {
     let asked = |path: &str, errno, found: Option<bool>| {
         let claims = vec![claim("access", Some(path), errno)];
         let all = ended("", claims, &Ending::Exception, None, &|_| found);
@@ -90,7 +90,7 @@ fn a_directory_of_the_guests_own_hides_that_of_the_host() {
         ("/work/x", Some("filesystem.read=/work/x")),
         ("/tmp/d/x", Some("filesystem.read=/tmp/d/x")),
         ("/var/tmp/x", Some("filesystem.read=/var/tmp/x")),
-        // Nothing of the host is shown there.
+        // No setting shows anything of the host there.
         ("/dev/shm/x", None),
     ] {
         let denial = asked(path, Errno::ENOENT, Some(true)).unwrap();
@@ -106,14 +106,14 @@ fn a_directory_of_the_guests_own_hides_that_of_the_host() {
 }
 
 #[test]
-fn a_program_is_refused_by_the_list_of_denied_calls() {
+fn denied_execve_explains_refused_programs() {
     let libraries = "[filesystem]\nsystem = 'libraries'\n[syscalls]\ndeny = ['execve']";
     let programs = "[filesystem]\nsystem = 'programs'\n[syscalls]\ndeny = ['execve']";
     for toml in [libraries, programs] {
         for (operation, path) in [
             ("run", "/usr/bin/ls"),
             ("run", "/work/made"),
-            // The exception of `os.posix_spawn` is like that of a file.
+            // `os.posix_spawn` raises the same exception as an access to a file.
             ("access", "/usr/bin/ls"),
         ] {
             let denial = one(toml, claim(operation, Some(path), Errno::EPERM)).unwrap();
@@ -124,7 +124,7 @@ fn a_program_is_refused_by_the_list_of_denied_calls() {
         let file = one(toml, claim("access", Some("/work/x"), Errno::EPERM)).unwrap();
         assert_eq!((file.layer, file.key), (None, None));
     }
-    // A look at the program.
+    // A check whether the program exists.
     let seen = one(
         libraries,
         claim("access", Some("/usr/bin/ls"), Errno::ENOENT),
@@ -134,7 +134,7 @@ fn a_program_is_refused_by_the_list_of_denied_calls() {
 }
 
 #[test]
-fn the_host_tells_what_is_hidden_from_what_is_missing() {
+fn hidden_paths_are_denials_and_missing_ones_are_not() {
     let exists = |path: &Path| Some(path == Path::new("/srv/there"));
     let claims = ["/srv/there", "/srv/missing"]
         .map(|path| claim("access", Some(path), Errno::ENOENT))
