@@ -113,7 +113,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-const USED: &str = "the byte code of an earlier start is used";
+const USED: &str = "using the cached byte code";
 const UNUSED: &str = "the byte code that is kept is not used";
 
 fn later_start_reuses_the_byte_code(world: &World) {

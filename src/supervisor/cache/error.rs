@@ -1,20 +1,20 @@
-//! Why a file in the cache directory is not used.
+//! The reasons for which a cache file is not used.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::host::Exposed;
 
-/// Why a file is not read or not written. Each has the path of the file or the directory, or of one above it, and
-/// perhaps the kernel's error. Each text names the path and the remedy.
+/// Why a file is not read or not written. Holds the path of the file, its directory or a parent, and the kernel's error
+/// if there is one. Every text names the path and the remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum Unused {
-    /// The environment names no cache directory.
+    /// The environment does not name a cache directory.
     #[error(
         "neither XDG_CACHE_HOME nor HOME is an absolute path, or HOME does not exist: set one to a directory of this user"
     )]
     NoHome,
-    /// The file is not this user's alone.
+    /// Other users can access the file.
     #[error(
         "{path} is not a regular file that only this user can open: it is replaced", path = .0.display()
     )]
@@ -24,21 +24,21 @@ pub enum Unused {
         "{path} can be written by others: close it with `chmod go-w {path}`, or set XDG_CACHE_HOME", path = .0.display()
     )]
     Writable(PathBuf),
-    /// The directory is another user's, or another user can replace it.
+    /// The directory belongs to another user, or another user can replace it.
     #[error(
         "{path} belongs to another user: set XDG_CACHE_HOME or HOME to a directory of this user", path = .0.display()
     )]
     Foreign(PathBuf),
-    /// This user cannot make the directory, or write to it.
+    /// This user cannot create the directory, or cannot write to it.
     #[error("{path}: {1}: set XDG_CACHE_HOME or HOME to a directory of this user", path = .0.display())]
     Closed(PathBuf, io::Error),
-    /// The file is larger than any that is kept.
+    /// The file is larger than its kind allows.
     #[error("{path} is too large: it is replaced", path = .0.display())]
     TooLarge(PathBuf),
-    /// The file is torn, or another version of Sandfork wrote it.
-    #[error("{path} is torn, or was not written by this version: it is replaced", path = .0.display())]
+    /// The file is damaged, or another version of Sandfork wrote it.
+    #[error("{path} is damaged, or was not written by this version: it is replaced", path = .0.display())]
     Torn(PathBuf),
-    /// The kernel refused.
+    /// A system call failed.
     #[error("{path}: {1}", path = .0.display())]
     Io(PathBuf, io::Error),
 }
@@ -59,7 +59,7 @@ impl Unused {
         Self::Io(path.to_owned(), cause)
     }
 
-    /// Whether nothing was kept yet.
+    /// Whether the file does not exist yet.
     pub(super) fn is_absence(&self) -> bool {
         matches!(self, Self::Io(_, cause) if cause.kind() == io::ErrorKind::NotFound)
     }

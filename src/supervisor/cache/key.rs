@@ -1,9 +1,9 @@
-//! The key by which this user's saved snapshots are known.
+//! The key that authenticates this user's saved snapshots.
 
 use super::{CacheFile, Kind, Unused};
 use crate::supervisor::random::random;
 
-/// The length of the key: that of the hash (RFC 2104, 3).
+/// The length of the key in bytes: that of the hash's output (RFC 2104, section 3).
 const LENGTH: usize = 32;
 
 const KIND: Kind = Kind {
@@ -12,7 +12,7 @@ const KIND: Kind = Kind {
     most_files: 1,
 };
 
-/// The key, which is made at its first use. With it goes the use of what was saved under it.
+/// Returns the key, and creates it on first use. If the key is lost, snapshots saved under it can no longer be used.
 pub fn snapshot_key() -> Result<[u8; LENGTH], Unused> {
     let file = CacheFile::of(KIND, [])?;
     let found = key_of(&file);
@@ -22,7 +22,7 @@ pub fn snapshot_key() -> Result<[u8; LENGTH], Unused> {
         _ => return found,
     };
     let key: [u8; LENGTH] = random().map_err(|error| Unused::io("/dev/urandom".as_ref(), error))?;
-    // Another process may have been first.
+    // Another process may have stored its key first.
     let stored = if is_absent {
         file.store_first(&key)
     } else {
@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_key_stays() {
+    fn first_stored_key_wins() {
         let directory = tempfile::tempdir().expect("there is a directory");
         let file = CacheFile::beneath(directory.path(), KIND, []);
         assert!(key_of(&file).is_err_and(|error| error.is_absence()));

@@ -1,8 +1,8 @@
-//! Files that are kept for later processes of this user, in the user's cache directory.
+//! Keeps files for later processes of this user, in the user's cache directory.
 //!
-//! What is kept saves time and decides nothing. A file is read only if this user alone can have written it:
-//! the file and its directory belong to the user, no one else may write to them, and no one else can put another
-//! directory in that place. Every failure here means only that the work is done again.
+//! The cache saves time and affects no decision. A file is read only if nobody but this user can have written it: the
+//! file and its directory belong to the user, only the user may write to them, and nobody else can replace the
+//! directory. A failure here only means that work is repeated.
 
 mod error;
 mod fonts;
@@ -32,24 +32,24 @@ pub use self::fonts::FontCache;
 pub use self::key::snapshot_key;
 pub use self::start::StartCache;
 
-/// What a kind of files has in common.
+/// The properties that files of one kind share.
 #[derive(Clone, Copy, Debug)]
 struct Kind {
-    /// The beginning of their names, with the version of their contents.
+    /// The prefix of their names, with the version of the format.
     prefix: &'static str,
-    /// The largest file, bytes.
+    /// The maximum size of a file in bytes.
     most_bytes: u64,
-    /// How many files are kept.
+    /// The maximum number of files.
     most_files: usize,
 }
 
-/// How long a process may take to write a file, seconds. One that is not whole by then is removed.
+/// The time that a process may take to write a file, in seconds. Older incomplete files are removed.
 const LONGEST_STORE: i64 = 3600;
 
-/// Bytes that show whether there is room for a file.
+/// The number of bytes that are written to test whether the disk has room.
 const TRIAL: usize = 64 << 10;
 
-/// A file in the user's cache directory. It may not exist.
+/// A file in the user's cache directory, which may not exist yet.
 #[derive(Clone, Debug)]
 struct CacheFile {
     kind: Kind,
@@ -57,11 +57,11 @@ struct CacheFile {
     name: OsString,
 }
 
-/// The directory in which files are kept, or why none are.
+/// Returns the directory of the cache, or why nothing can be cached.
 pub fn kept_in() -> Result<PathBuf, Unused> {
     let directory = cache_directory().ok_or(Unused::NoHome)?;
     match open_directory(&directory) {
-        // One that this user may not even look for is there or not.
+        // The directory does not exist, or this user cannot search its parent.
         Err(Unused::Io(_, cause)) if is_unseen(&cause) => {}
         Err(why) => return Err(why),
         Ok(opened) => {
@@ -73,7 +73,7 @@ pub fn kept_in() -> Result<PathBuf, Unused> {
     Ok(directory)
 }
 
-/// Writes a file, and removes it: a disk that is full may have room for its name.
+/// Writes a file and removes it. Creating an empty file is not enough: a full disk may still have room for a name.
 fn try_to_write(directory: &File) -> io::Result<()> {
     let name = OsString::from(format!(".doctor.{:016x}", u64::from_ne_bytes(random()?)));
     let written = write_new(directory, &name, &vec![0; TRIAL]);
@@ -88,7 +88,7 @@ fn is_unseen(cause: &io::Error) -> bool {
 }
 
 impl CacheFile {
-    /// The file for what these parts identify.
+    /// Returns the file that these parts identify.
     fn of<'a>(kind: Kind, identity: impl IntoIterator<Item = &'a OsStr>) -> Result<Self, Unused> {
         let directory = cache_directory().ok_or(Unused::NoHome)?;
         Ok(Self::beneath(&directory, kind, identity))
@@ -135,7 +135,7 @@ impl CacheFile {
         self.place(bytes, RenameFlags::empty())
     }
 
-    /// Stores the file if there is none.
+    /// Stores the file unless it exists.
     fn store_first(&self, bytes: &[u8]) -> Result<(), Unused> {
         self.place(bytes, RenameFlags::RENAME_NOREPLACE)
     }
@@ -152,7 +152,7 @@ impl CacheFile {
         stored.map_err(|error| Unused::io(&self.directory.join(&self.name), error))
     }
 
-    /// Replaces the file at one moment: others, in this process too, find the old one or the new one.
+    /// Replaces the file atomically: other readers, also in this process, see the old contents or the new ones.
     fn store_in(&self, directory: &File, bytes: &[u8], how: RenameFlags) -> io::Result<()> {
         let mut temporary = self.name.clone();
         temporary.push(format!(".{:016x}", u64::from_ne_bytes(random()?)));
@@ -175,7 +175,7 @@ impl CacheFile {
     }
 }
 
-/// Writes a file that only this user can open.
+/// Writes a new file that only this user can open.
 fn write_new(directory: &File, name: &OsStr, bytes: &[u8]) -> io::Result<()> {
     let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW;
     let mode = Mode::S_IRUSR | Mode::S_IWUSR;
@@ -183,7 +183,7 @@ fn write_new(directory: &File, name: &OsStr, bytes: &[u8]) -> io::Result<()> {
     write_signals::as_errors(|| File::from(file).write_all(bytes))
 }
 
-/// Opens a directory if only this user can have put files into it.
+/// Opens a directory if only this user can create files in it.
 fn open_directory(path: &Path) -> Result<File, Unused> {
     let io = |error| Unused::io(path, error);
     let flags = OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
@@ -194,7 +194,7 @@ fn open_directory(path: &Path) -> Result<File, Unused> {
     Ok(directory)
 }
 
-/// Whether it is a file as this module makes them.
+/// Whether the file has the owner, mode and link count of files that this module creates.
 fn is_private(metadata: &fs::Metadata) -> bool {
     let others = Mode::S_IRWXG | Mode::S_IRWXO;
     let mode = Mode::from_bits_truncate(metadata.mode());
@@ -202,7 +202,7 @@ fn is_private(metadata: &fs::Metadata) -> bool {
     metadata.is_file() && is_own && !mode.intersects(others)
 }
 
-/// Removes the oldest files of a kind, and those that are not whole and that a killed process left.
+/// Removes the oldest files of a kind, and incomplete files that a killed process left.
 fn prune(directory: BorrowedFd, kind: Kind) -> io::Result<()> {
     let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
@@ -213,7 +213,7 @@ fn prune(directory: BorrowedFd, kind: Kind) -> io::Result<()> {
         if !name.to_bytes().starts_with(kind.prefix.as_bytes()) {
             continue;
         }
-        // One that is not there any more was another's that is whole now.
+        // Another process has renamed its complete file meanwhile.
         let Ok(stat) = fstatat(directory, &*name, AtFlags::AT_SYMLINK_NOFOLLOW) else {
             continue;
         };
@@ -231,7 +231,7 @@ fn prune(directory: BorrowedFd, kind: Kind) -> io::Result<()> {
     Ok(())
 }
 
-/// A digest that differs whenever one of the parts does.
+/// Returns a digest that differs whenever one of the parts does.
 fn digest<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> [u8; 32] {
     let mut hash = Sha256::new();
     for part in parts {
@@ -241,7 +241,7 @@ fn digest<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> [u8; 32] {
     hash.finalize().into()
 }
 
-/// A file in memory that a zygote reads and writes.
+/// A memory file that a zygote reads and writes.
 #[derive(Debug)]
 pub(super) struct LentFile {
     pub(super) file: File,
@@ -255,7 +255,7 @@ impl LentFile {
         Ok(Self { file, before })
     }
 
-    /// What a zygote has left in it, if that is new and no larger than a file of this kind.
+    /// Returns what the zygote wrote to the file, if it is new and not larger than a file of this kind may be.
     fn changed(&self, kind: Kind) -> io::Result<Option<Vec<u8>>> {
         let length = self.file.metadata()?.len();
         if length == 0 || length > kind.most_bytes {

@@ -1,10 +1,10 @@
-//! What the start of an interpreter leaves to the next start of the same one: its facts, and the byte code of
-//! the guest's side.
+//! Caches what one start of an interpreter can pass to the next: the interpreter's facts, and the byte code of
+//! Sandfork's guest modules.
 //!
-//! The facts are a guess, by which the supervisor prepares while the interpreter starts. It compares them with
-//! the interpreter's own before anything is done by them. The byte code is run by a zygote, in its jail, in
-//! place of compiling the same sources. It is as trusted as the files of the interpreter that this user runs,
-//! and nothing but such an interpreter and its own library has had a hand in it.
+//! The cached facts are a guess that lets the supervisor prepare while the interpreter starts. It compares them with
+//! the interpreter's own report before it acts on them. A zygote runs the cached byte code, in its jail, instead of
+//! compiling the same sources. The byte code is as trusted as the files of this user's interpreter: only such an
+//! interpreter and its own library produced it.
 
 use std::ffi::OsStr;
 use std::io;
@@ -17,34 +17,33 @@ use crate::waiters::lock;
 use sandfork_jail::control::Lifetime;
 use sandfork_jail::sys::sealed;
 
-/// Several times as large as the byte code of all sources.
+/// The maximum size is several times that of the byte code of all sources.
 const STARTS: Kind = Kind {
     prefix: "start-",
     most_bytes: 4 << 20,
     most_files: 32,
 };
 
-/// The sources that the byte code was compiled from.
+/// A digest of the sources from which the byte code was compiled.
 const SOURCES: &str = env!("SANDFORK_SOURCES_SHA256");
 
-/// What earlier starts of one interpreter left.
+/// The cached facts and byte code of one interpreter.
 #[derive(Debug)]
 pub struct StartCache {
-    /// `None` if nothing can be kept on disk. Later zygotes of this process still profit.
+    /// `None` if there is no usable cache directory. Later zygotes of this process still share the byte code.
     file: Option<CacheFile>,
     kept: Mutex<Option<Arc<Kept>>>,
 }
 
 #[derive(Debug, Eq, PartialEq)]
 struct Kept {
-    /// What the interpreter reported of itself. Other facts mean another interpreter, whose byte code
-    /// differs.
+    /// The facts that the interpreter reported. Different facts mean another interpreter, with other byte code.
     facts: String,
     codes: Vec<u8>,
 }
 
 impl StartCache {
-    /// Reads what was kept of this interpreter, for zygotes of this lifetime: they import different sources.
+    /// Loads the cache of this interpreter, for zygotes of this lifetime: the two lifetimes import different sources.
     pub fn read(executable: &Path, lifetime: Lifetime) -> Self {
         let lifetime = match lifetime {
             Lifetime::OneRun => "one run",
@@ -54,13 +53,13 @@ impl StartCache {
         match CacheFile::of(STARTS, identity) {
             Ok(file) => Self::of(file),
             Err(error) => {
-                tracing::debug!(%error, "no byte code is kept");
+                tracing::debug!(%error, "byte code is not cached");
                 Self::in_memory()
             }
         }
     }
 
-    /// Keeps nothing on disk.
+    /// Returns a cache that keeps nothing on disk.
     pub fn in_memory() -> Self {
         let (file, kept) = (None, Mutex::default());
         Self { file, kept }
@@ -74,7 +73,7 @@ impl StartCache {
         let kept = decoded
             .inspect_err(|error| {
                 if !error.is_absence() {
-                    tracing::debug!(%error, "the byte code that is kept is not used");
+                    tracing::debug!(%error, "the cached byte code is not used");
                 }
             })
             .ok();
@@ -84,31 +83,31 @@ impl StartCache {
         }
     }
 
-    /// The facts that the interpreter reported at an earlier start.
+    /// Returns the facts that the interpreter reported at an earlier start.
     pub fn facts(&self) -> Option<String> {
         Some(self.kept()?.facts.clone())
     }
 
-    /// A file in memory for a zygote whose interpreter reported these facts: its byte code, or an empty file
-    /// to fill.
+    /// Returns a memory file for a zygote whose interpreter reported these facts: it holds the byte code, or is empty
+    /// for the zygote to fill.
     pub(in crate::supervisor) fn lend(&self, facts: &str) -> io::Result<LentFile> {
         let kept = self.kept().filter(|kept| kept.facts == facts);
         let codes = kept.as_ref().map(|kept| kept.codes.clone());
         let lent = LentFile::new(codes.unwrap_or_default())?;
         if kept.is_some() {
             sealed::seal(lent.file.as_fd())?;
-            tracing::trace!("the byte code of an earlier start is used");
+            tracing::trace!("using the cached byte code");
         }
         Ok(lent)
     }
 
-    /// Keeps what the zygote has left in the file, if it was empty.
+    /// Keeps the byte code that the zygote wrote to the file, if the file was empty.
     pub(in crate::supervisor) fn take_back(
         &self,
         lent: &LentFile,
         facts: &str,
     ) -> Result<(), Unused> {
-        // The zygote seals it before it imports any package.
+        // The zygote seals the file before it imports any package.
         if !lent.before.is_empty() || !sealed::is_unchanging(lent.file.as_fd()) {
             return Ok(());
         }
@@ -132,7 +131,7 @@ impl StartCache {
 }
 
 impl Kept {
-    /// A digest, the length of the facts, the facts, the byte code.
+    /// Encodes a digest, the length of the facts, the facts, and the byte code.
     fn encode(&self, file: &CacheFile) -> Vec<u8> {
         let length = u32::try_from(self.facts.len()).unwrap_or(u32::MAX);
         let body = [&length.to_le_bytes(), self.facts.as_bytes(), &self.codes].concat();
@@ -153,7 +152,7 @@ impl Kept {
         })
     }
 
-    /// Also of the name, so that a file under another name is none of this one's.
+    /// Includes the name, so that a file moved to another name does not match.
     fn digest(file: &CacheFile, body: &[u8]) -> [u8; 32] {
         digest([file.name.as_encoded_bytes(), body])
     }
@@ -170,7 +169,7 @@ mod tests {
         CacheFile::beneath(&home.join("sandfork"), STARTS, ["python"].map(OsStr::new))
     }
 
-    /// What a zygote is lent whose interpreter reports these facts.
+    /// Returns the byte code lent to a zygote whose interpreter reports these facts.
     fn lent(cache: &StartCache, facts: &str) -> Vec<u8> {
         let lent = cache.lend(facts).unwrap();
         assert_eq!(
@@ -189,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn byte_code_goes_to_zygotes_of_the_same_facts() {
+    fn byte_code_is_lent_for_matching_facts_only() {
         let home = tempfile::tempdir().unwrap();
         let first = StartCache::of(file(home.path()));
         fill(&first, "facts", b"code");
@@ -205,14 +204,14 @@ mod tests {
     }
 
     #[test]
-    fn without_a_file_later_zygotes_of_the_process_get_it() {
+    fn memory_cache_serves_later_zygotes() {
         let cache = StartCache::in_memory();
         fill(&cache, "facts", b"code");
         assert_eq!(lent(&cache, "facts"), b"code");
     }
 
     #[test]
-    fn what_could_still_change_is_not_kept() {
+    fn unsealed_or_oversized_code_is_not_kept() {
         let cache = StartCache::in_memory();
         let unsealed = cache.lend("facts").unwrap();
         unsealed.file.write_all_at(b"code", 0).unwrap();
@@ -226,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn each_torn_or_changed_file_is_replaced() {
+    fn truncated_or_changed_file_is_replaced() {
         let home = tempfile::tempdir().unwrap();
         fill(&StartCache::of(file(home.path())), "facts", b"code");
         let own = file(home.path());
@@ -249,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_under_another_name_is_not_believed() {
+    fn renamed_file_is_rejected() {
         let home = tempfile::tempdir().unwrap();
         let own = file(home.path());
         fill(&StartCache::of(own.clone()), "facts", b"code");

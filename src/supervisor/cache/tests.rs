@@ -12,13 +12,13 @@ const KIND: Kind = Kind {
     most_files: 4,
 };
 
-/// A file beneath a directory of its own, which is removed with the value.
-struct Own {
+/// A cache file in a temporary directory, which is removed when this is dropped.
+struct TempCacheFile {
     home: tempfile::TempDir,
     file: CacheFile,
 }
 
-impl Own {
+impl TempCacheFile {
     fn new() -> Self {
         let home = tempfile::tempdir().unwrap();
         let file = file(home.path(), "one");
@@ -29,7 +29,7 @@ impl Own {
         self.file.directory.join(&self.file.name)
     }
 
-    /// Why the file is not read.
+    /// Returns the error of a load.
     fn refusal(&self) -> String {
         self.file.load().unwrap_err().to_string()
     }
@@ -44,8 +44,8 @@ fn set(path: &Path, mode: u32) {
 }
 
 #[test]
-fn what_is_stored_is_read_by_its_like_alone() {
-    let own = Own::new();
+fn stored_file_is_read_by_the_same_identity_only() {
+    let own = TempCacheFile::new();
     assert!(own.file.load().unwrap_err().is_absence());
     for text in ["text", "more text", ""] {
         own.file.store(text.as_bytes()).unwrap();
@@ -66,7 +66,7 @@ fn what_is_stored_is_read_by_its_like_alone() {
 }
 
 #[test]
-fn identities_that_share_their_text_differ() {
+fn identities_with_the_same_text_differ() {
     let name = |parts: [&'static str; 2]| {
         CacheFile::beneath(Path::new("/"), KIND, parts.map(OsStr::new)).name
     };
@@ -74,8 +74,8 @@ fn identities_that_share_their_text_differ() {
 }
 
 #[test]
-fn a_file_that_others_can_open_is_not_read() {
-    let own = Own::new();
+fn file_that_others_can_open_is_not_read() {
+    let own = TempCacheFile::new();
     own.file.store(b"text").unwrap();
     for more in [0o040, 0o020, 0o004, 0o002, 0o001] {
         set(&own.path(), 0o600 | more);
@@ -87,7 +87,7 @@ fn a_file_that_others_can_open_is_not_read() {
 
 #[test]
 fn directories_that_others_can_write_to_are_not_used() {
-    let own = Own::new();
+    let own = TempCacheFile::new();
     own.file.store(b"text").unwrap();
     let cases = [
         (own.file.directory.clone(), 0o1777, false),
@@ -114,7 +114,7 @@ fn directories_that_others_can_write_to_are_not_used() {
 
 #[test]
 fn links_are_not_followed() {
-    let own = Own::new();
+    let own = TempCacheFile::new();
     own.file.store(b"text").unwrap();
     let (path, elsewhere) = (own.path(), own.home.path().join("elsewhere"));
     fs::hard_link(&path, &elsewhere).unwrap();
@@ -122,7 +122,7 @@ fn links_are_not_followed() {
     fs::remove_file(&path).unwrap();
     symlink(&elsewhere, &path).unwrap();
     own.refusal();
-    // Storing replaces the link, and not what it leads to.
+    // Storing replaces the link itself, not its target.
     own.file.store(b"again").unwrap();
     assert_eq!(own.file.load().unwrap(), b"again");
     assert_eq!(fs::read(&elsewhere).unwrap(), b"text");
@@ -134,8 +134,8 @@ fn links_are_not_followed() {
 }
 
 #[test]
-fn special_files_are_not_waited_for() {
-    let own = Own::new();
+fn special_files_do_not_block() {
+    let own = TempCacheFile::new();
     own.file.store(b"text").unwrap();
     fs::remove_file(own.path()).unwrap();
     nix::unistd::mkfifo(&own.path(), Mode::S_IRUSR | Mode::S_IWUSR).unwrap();
@@ -152,7 +152,7 @@ fn another_users_files_and_directories_are_not_used() {
     if !geteuid().is_root() {
         return;
     }
-    let own = Own::new();
+    let own = TempCacheFile::new();
     own.file.store(b"text").unwrap();
     chown(own.path(), Some(1), None).unwrap();
     assert!(own.refusal().contains("is not a regular"));
@@ -163,7 +163,7 @@ fn another_users_files_and_directories_are_not_used() {
     let home = own.home.path();
     chown(home, Some(1), None).unwrap();
     assert!(own.refusal().contains("belongs to another user"));
-    // As with `sudo`, which may keep HOME: no directory of root's is left there.
+    // With `sudo`, which may keep HOME, root must not leave a directory in a user's home.
     fs::remove_dir_all(&own.file.directory).unwrap();
     let error = own.file.store(b"other").unwrap_err().to_string();
     assert!(error.contains("belongs to another user"), "{error}");
@@ -173,8 +173,8 @@ fn another_users_files_and_directories_are_not_used() {
 }
 
 #[test]
-fn what_is_too_large_is_not_read() {
-    let own = Own::new();
+fn oversized_file_is_not_read() {
+    let own = TempCacheFile::new();
     own.file.store(&[0; 1000]).unwrap();
     own.file.load().unwrap();
     own.file.store(&[0; 1001]).unwrap();
@@ -182,8 +182,8 @@ fn what_is_too_large_is_not_read() {
 }
 
 #[test]
-fn the_oldest_go_and_other_files_stay() {
-    let own = Own::new();
+fn oldest_files_of_the_kind_are_pruned() {
+    let own = TempCacheFile::new();
     own.file.store(b"text").unwrap();
     fs::write(own.file.directory.join("other"), "").unwrap();
     for number in 0..10 {
@@ -196,8 +196,8 @@ fn the_oldest_go_and_other_files_stay() {
 }
 
 #[test]
-fn what_a_killed_process_left_is_removed() {
-    let own = Own::new();
+fn leftovers_of_killed_processes_are_removed() {
+    let own = TempCacheFile::new();
     own.file.store(b"text").unwrap();
     let half = |name: &str| {
         let path = own.file.directory.join(format!("test-{name}.0"));
@@ -210,12 +210,12 @@ fn what_a_killed_process_left_is_removed() {
     file.set_modified(long_ago).unwrap();
     own.file.store(b"other").unwrap();
     assert_eq!(own.file.load().unwrap(), b"other");
-    // The other one is still being written, perhaps.
+    // The other file may still be in the process of being written.
     assert!(!left.exists() && written.exists());
 }
 
 #[test]
-fn threads_that_store_at_once_do_not_disturb_each_other() {
+fn concurrent_stores_do_not_interfere() {
     let kind = Kind {
         most_files: 1,
         ..KIND
@@ -239,7 +239,7 @@ fn threads_that_store_at_once_do_not_disturb_each_other() {
 }
 
 #[test]
-fn without_a_place_nothing_is_kept() {
+fn unusable_directory_caches_nothing() {
     let home = tempfile::tempdir().unwrap();
     let plain = home.path().join("plain");
     fs::write(&plain, "").unwrap();

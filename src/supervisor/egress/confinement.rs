@@ -1,5 +1,5 @@
-//! What the process has given up, as the kernel reports it: a process with the credentials of a policy and the host's
-//! network serves guests only if it is confined.
+//! Verifies from the kernel's reports that the egress process is confined. It holds the credentials of a policy and has
+//! the host's network, so it serves guests only if it is confined.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -10,21 +10,22 @@ use super::not_ready;
 use crate::supervisor::error::{SupervisorError, While};
 use crate::supervisor::verify::{CAPABILITY_SETS, ProcStatus, proc_limit_name};
 
-/// The number of filters in `/proc/PID/status`.
+/// The field of `/proc/PID/status` with the number of seccomp filters.
 const FILTERS: &str = "Seccomp_filters";
 
-/// The kernel's files on a process. They are opened at its start: once no process may trace it, a /proc with `hidepid`
-/// does not show it to its own user.
+/// The /proc files of the egress process, opened when it starts. Once no process may trace it, a /proc mounted with
+/// `hidepid` hides it even from its own user.
 #[derive(Debug)]
 pub(super) struct Confinement {
     status: File,
     limits: File,
-    /// How many filters the process has from its supervisor. The kernel reports it since Linux 5.9.
+    /// The number of filters that the process inherited from the supervisor. The kernel reports it since Linux 5.9.
     inherited: Option<u64>,
 }
 
 impl Confinement {
-    /// Opens the files of a child of this thread. It was not waited for, so that no other process has its number.
+    /// Opens the files of a child of this thread. The child has not been waited for, so that its PID cannot have been
+    /// reused.
     pub(super) fn of(pid: u32) -> io::Result<Self> {
         let open = |name: &str| File::open(format!("/proc/{pid}/{name}"));
         let own = fs::read_to_string("/proc/thread-self/status")?;
@@ -35,9 +36,9 @@ impl Confinement {
         })
     }
 
-    /// Compares what the kernel reports with what the process must have given up. The kernel does not expose a
-    /// process's Landlock domain: the process itself tests that a directory is refused to it, and does not get ready
-    /// otherwise.
+    /// Compares the kernel's reports with the privileges that the process must have dropped. The kernel does not expose
+    /// a process's Landlock domain: the process itself tests that access to a directory is denied, and does not become
+    /// ready otherwise.
     pub(super) fn verify(&mut self, identity: Option<HostIds>) -> Result<(), SupervisorError> {
         let (mut status, mut limits) = (String::new(), String::new());
         let read = "read what the egress process has given up";
@@ -56,13 +57,13 @@ impl Confinement {
     }
 }
 
-/// Whether it has loaded a filter, beside those that it inherited.
+/// Whether the process has loaded a seccomp filter in addition to those that it inherited.
 fn is_filtered(status: &ProcStatus, inherited: Option<u64>) -> bool {
     let has_more = inherited.is_none_or(|inherited| status.number(FILTERS) > Some(inherited));
     status.field("Seccomp") == Some("2") && has_more
 }
 
-/// What else the process has not given up, as part of a sentence.
+/// Returns the first privilege that the process has not dropped, as part of a sentence.
 fn missing(status: &ProcStatus, limits: &str, identity: Option<HostIds>) -> Option<&'static str> {
     let has = |name, wanted| status.field(name) == Some(wanted);
     let is_empty = |name: &str| status.set(name) == Some(0);
@@ -107,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_filter_of_its_supervisor_is_not_its_own() {
+    fn inherited_filter_does_not_count() {
         let is_filtered = |text, inherited| is_filtered(&ProcStatus::parse(text), inherited);
         assert!(is_filtered("Seccomp:\t2\nSeccomp_filters:\t3\n", Some(2)));
         assert!(!is_filtered("Seccomp:\t2\nSeccomp_filters:\t2\n", Some(2)));
@@ -118,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn each_right_that_was_kept_is_named() {
+    fn retained_privileges_are_named() {
         let sound = ProcStatus::parse(STATUS);
         assert_eq!(missing(&sound, LIMITS, Some(IDS)), None);
         assert_eq!(missing(&sound, LIMITS, None), None);

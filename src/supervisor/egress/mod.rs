@@ -1,7 +1,8 @@
-//! The egress process of a sandbox: started with the sandbox, started again if it dies, and given each worker's
-//! sockets.
+//! Runs the egress process of a sandbox: starts it with the sandbox, restarts it if it dies, and passes it each
+//! worker's sockets.
 //!
-//! The process serves one sandbox, so that no credential of one policy is in a process that serves guests of another.
+//! The process serves one sandbox, so that no process that holds the credentials of one policy serves guests of
+//! another.
 
 mod confinement;
 mod process;
@@ -32,7 +33,7 @@ use crate::waiters::lock;
 pub struct Egress {
     start: Start,
     sockets: Vec<ServiceSocket>,
-    /// The files that say how the host resolves names, unless the policy names a resolver.
+    /// The files that configure the host's name resolution. `None` if the policy names a resolver.
     files: Option<HostFiles>,
     state: Mutex<State>,
 }
@@ -41,13 +42,13 @@ pub struct Egress {
 struct State {
     process: Process,
     resolution: Resolution,
-    /// The authority of the first process, which all later ones continue.
+    /// The certificate authority of the first process, which later processes continue to use.
     authority: Option<Authority>,
     restarts: Restarts,
 }
 
-/// The error of a process that could not get ready: what failed, and what to do about it, if the host does not allow
-/// too little.
+/// Builds the error for a process that did not become ready: what failed, and the remedy. Without a remedy it refers to
+/// `sandfork doctor`.
 fn not_ready(what: &str, remedy: Option<&str>) -> SupervisorError {
     let remedy = remedy.unwrap_or("run `sandfork doctor` to see what this host allows");
     SupervisorError::new(
@@ -57,7 +58,7 @@ fn not_ready(what: &str, remedy: Option<&str>) -> SupervisorError {
 }
 
 impl Egress {
-    /// Starts the process. It gets ready while the caller does something else.
+    /// Starts the process, without waiting until it is ready.
     ///
     /// # Errors
     /// If a secret cannot be read, or the process cannot be started.
@@ -100,10 +101,11 @@ impl Egress {
         })
     }
 
-    /// The certificate of the authority that guests of this sandbox trust (PEM). Waits until the process is ready.
+    /// Returns the PEM certificate of the authority that guests of this sandbox trust. Waits until the process is
+    /// ready.
     ///
     /// # Errors
-    /// If it does not get ready.
+    /// If the process does not become ready.
     pub fn certificate(&self) -> Result<String, SupervisorError> {
         let mut state = lock(&self.state);
         if state.authority.is_none() {
@@ -113,18 +115,18 @@ impl Egress {
         Ok(authority.map_or_else(String::new, |it| it.certificate.clone()))
     }
 
-    /// The most sockets in a worker's network that are this process's.
+    /// The maximum number of sockets that the process can have in a worker's network namespace.
     pub(crate) fn most_sockets(&self) -> u64 {
         self.sockets.len() as u64 + u64::from(self.start.connections)
     }
 
-    /// The number of the process.
+    /// The PID of the process.
     #[cfg(feature = "internals")]
     pub(crate) fn pid(&self) -> u32 {
         lock(&self.state).process.child.pid()
     }
 
-    /// Gives the process a worker's sockets to serve, and returns the link. Starts the process again if it has ended.
+    /// Passes a worker's sockets to the process, and returns the link. Restarts the process if it has exited.
     fn serve(&self, sockets: &[OwnedFd]) -> Result<OwnedFd, SupervisorError> {
         let mut state = lock(&self.state);
         if !state.process.child.is_alive() {
@@ -143,15 +145,15 @@ impl Egress {
         if !state.restarts.take_one(clock::now()) {
             return Err(state.process.ended());
         }
-        tracing::warn!(reason = %state.process.ended(), "the egress process is started again");
+        tracing::warn!(reason = %state.process.ended(), "restarting the egress process");
         let start = Start {
             authority: state.authority.clone(),
             resolution: state.resolution.clone(),
             ..self.start.clone()
         };
         let mut process = Process::start(&start)?;
-        // It takes milliseconds. A process that is not confined never takes the place of the one before, whose sockets
-        // it would get.
+        // This takes milliseconds. An unconfined process must not replace the previous one, because it would receive
+        // the sockets.
         process.await_ready()?;
         state.process = process;
         Ok(())
@@ -161,7 +163,7 @@ impl Egress {
         if let Some(files) = &self.files
             && let Some(resolution) = files.read_if_changed()
         {
-            // First, for the next process if this one has died.
+            // Stored before it is sent, for the next process in case this one has exited.
             state.resolution = resolution.clone();
             let sent = state.process.send(&ToEgress::Resolve(resolution), &[]);
             sent.inspect_err(|_| files.forget())?;

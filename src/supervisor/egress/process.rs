@@ -1,4 +1,4 @@
-//! The process itself, as its supervisor sees it.
+//! Starts the egress process, and sends messages to it.
 
 use std::fs::File;
 use std::io;
@@ -24,34 +24,35 @@ use crate::supervisor::error::{SupervisorError, While, said};
 use crate::supervisor::launch::{Started, last_words, log};
 use crate::supervisor::wait::wait_readable;
 
-/// How long the process may take to confine itself. It takes some milliseconds.
+/// The time that the process may take to confine itself. It usually takes a few milliseconds.
 const READY_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long the process may leave messages unread.
+/// The time in seconds that the process may leave messages unread.
 const READ_TIMEOUT: i64 = 10;
 
-/// A connection with the process, and its end of it. What it leaves unread for too long cannot be sent (`EAGAIN`).
+/// Creates a socket pair with the process. Sending fails with `EAGAIN` if the process leaves messages unread for too
+/// long.
 pub(super) fn connection() -> Result<(OwnedFd, OwnedFd), Errno> {
     let (ours, theirs) = socket_pair(SockType::SeqPacket)?;
     setsockopt(&ours, sockopt::SendTimeout, &TimeVal::new(READ_TIMEOUT, 0))?;
     Ok((ours, theirs))
 }
 
-/// A running egress process. Dropping it ends it.
+/// A running egress process, which ends when this is dropped.
 #[derive(Debug)]
 pub(super) struct Process {
     control: OwnedFd,
     log: File,
     confinement: Confinement,
-    /// The user that it must have become.
+    /// The user that the process must have switched to.
     identity: Option<HostIds>,
     // Dropped last: the process ends when its socket closes.
     pub(super) child: Started,
 }
 
 impl Process {
-    /// Starts a process and tells it all that it will need. It inherits nothing of this one's environment, in which
-    /// there may be secrets of others.
+    /// Starts a process and sends it its configuration. It inherits nothing of this process's environment, which may
+    /// contain secrets that do not concern it.
     pub(super) fn start(start: &Start) -> Result<Self, SupervisorError> {
         let program = EGRESS.as_ref().ok_or_else(|| {
             SupervisorError::new(
@@ -103,7 +104,7 @@ impl Process {
         match send_message(self.control.as_fd(), message, descriptors) {
             Err(Errno::EPIPE | Errno::ECONNRESET) => Err(SupervisorError::EgressGone),
             Err(Errno::EAGAIN) => Err(slow(READ_TIMEOUT.unsigned_abs())),
-            // The rules are the only part that has no bound of its own.
+            // The rules are the only part of a message without a size limit of their own.
             Err(Errno::EMSGSIZE) => Err(SupervisorError::new(
                 ErrorKind::Policy,
                 "`network.allow` is too long: join its entries, as in \"*.example.org\"",
@@ -112,7 +113,7 @@ impl Process {
         }
     }
 
-    /// Waits until the process serves, and verifies that it is confined.
+    /// Waits until the process is ready, and verifies that it is confined.
     pub(super) fn await_ready(&mut self) -> Result<Authority, SupervisorError> {
         let answers = wait_readable(self.control.as_fd(), clock::now() + READY_TIMEOUT);
         if !answers.when("wait for the egress process")? {
@@ -131,7 +132,7 @@ impl Process {
         }
     }
 
-    /// The error for a process that has ended, with the end of its log.
+    /// Returns the error for a process that has exited, with the end of its log.
     pub(super) fn ended(&self) -> SupervisorError {
         let said = said(&last_words(&self.log));
         SupervisorError::new(
@@ -141,7 +142,7 @@ impl Process {
     }
 }
 
-/// The error of a process that did not get ready in so many seconds, or reads nothing.
+/// Returns the error for a process that did not become ready within `seconds`, or stopped reading.
 fn slow(seconds: u64) -> SupervisorError {
     SupervisorError::new(
         ErrorKind::System,

@@ -1,4 +1,4 @@
-//! How the host resolves names: its resolvers (resolv.conf(5)) and its own names (hosts(5)).
+//! Reads how the host resolves names: its resolvers (resolv.conf(5)) and its static table (hosts(5)).
 
 use std::fs;
 use std::net::{IpAddr, SocketAddr};
@@ -13,29 +13,29 @@ use crate::waiters::lock;
 const RESOLVERS: &str = "/etc/resolv.conf";
 const NAMES: &str = "/etc/hosts";
 
-/// The port of a resolver.
+/// The port of a DNS resolver.
 const DOMAIN: u16 = 53;
 
-/// As many as the C library asks.
+/// The number of resolvers that the C library uses (`MAXNS`).
 const MOST_RESOLVERS: usize = 3;
 
-/// The most names of the host's own file.
+/// The maximum number of names from the static table.
 const MOST_NAMES: usize = 256;
 
-/// What tells one version of a file from the next: its file system, its number, its size and when it changed.
+/// The identity of a file's version: device, inode, size and time of the last status change.
 type Version = (u64, u64, u64, i64, i64);
 
-/// The versions of the two files.
+/// The versions of both files.
 type Versions = [Option<Version>; 2];
 
-/// The two files, and their versions when they were read last.
+/// The two files, with their versions when they were last read.
 #[derive(Debug, Default)]
 pub(super) struct HostFiles(Mutex<Option<Versions>>);
 
 impl HostFiles {
     /// Reads the files.
     pub(super) fn read(&self) -> Resolution {
-        // Before the contents: what changes in between is read again.
+        // Versions first: a change between the two steps is then read again.
         *lock(&self.0) = Some(versions());
         Resolution {
             servers: resolvers(&text(RESOLVERS)),
@@ -43,19 +43,19 @@ impl HostFiles {
         }
     }
 
-    /// Reads the files if one of them has changed: a host that moves to another network has other resolvers.
+    /// Reads the files if one of them has changed: a host that moves to another network gets other resolvers.
     pub(super) fn read_if_changed(&self) -> Option<Resolution> {
         let known = *lock(&self.0);
         (known != Some(versions())).then(|| self.read())
     }
 
-    /// Has the files read again, as what they said did not arrive.
+    /// Makes the next call read the files again, because the last result was not delivered.
     pub(super) fn forget(&self) {
         *lock(&self.0) = None;
     }
 }
 
-/// What a file says, as far as it is text: a comment may be in another encoding.
+/// Reads a file as text. Bytes that are not UTF-8 are replaced: a comment may use another encoding.
 fn text(path: &str) -> String {
     let bytes = fs::read(path).unwrap_or_default();
     String::from_utf8_lossy(&bytes).into_owned()
@@ -69,11 +69,11 @@ fn versions() -> Versions {
     })
 }
 
-/// The lines `nameserver ADDRESS`. Without any, the C library asks the machine itself.
+/// Parses the lines `nameserver ADDRESS`. Without any, the C library queries the local machine.
 fn resolvers(text: &str) -> Vec<SocketAddr> {
     let words = text.lines().map(str::split_ascii_whitespace);
     let addresses = words.filter_map(|mut words| match (words.next()?, words.next()?) {
-        // A zone (`fe80::1%eth0`) has no form as an address.
+        // An address with a zone (`fe80::1%eth0`) cannot be represented as an `IpAddr`.
         ("nameserver", address) => address.parse::<IpAddr>().ok(),
         _ => None,
     });
@@ -88,7 +88,7 @@ fn resolvers(text: &str) -> Vec<SocketAddr> {
     }
 }
 
-/// The lines `ADDRESS NAME...`, without what follows a `#`.
+/// Parses the lines `ADDRESS NAME...`, without comments (`#`).
 fn names(text: &str) -> Vec<(String, IpAddr)> {
     let lines = text.lines().filter_map(|line| line.split('#').next());
     let of_line = |line: &str| -> Vec<(String, IpAddr)> {
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn resolvers_are_read_as_the_c_library_does() {
+    fn resolvers_are_parsed_like_in_the_c_library() {
         let text = "# nameserver 9.9.9.9\nsearch example.org\nnameserver 10.0.0.53\n nameserver ::1 trailing\n\
                     nameserver fe80::1%eth0\nnameserver one\nnameserver 1.1.1.1\nnameserver 8.8.8.8\n";
         let shown: Vec<String> = resolvers(text).iter().map(ToString::to_string).collect();
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hosts_own_names_are_read() {
+    fn static_names_are_parsed() {
         let text = "127.0.0.1 localhost # this\n10.0.0.7\tDB.Internal db\n#10.0.0.8 other\nbroken x\n::1 a b$ c\n";
         let names = names(text);
         let shown: Vec<String> = names
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn files_that_have_not_changed_are_not_read_again() {
+    fn unchanged_files_are_not_read_again() {
         let files = HostFiles::default();
         assert!(files.read_if_changed().is_some());
         assert!(files.read_if_changed().is_none());
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_byte_that_is_no_text_spoils_one_name() {
+    fn invalid_utf8_spoils_only_its_name() {
         let file = tempfile::NamedTempFile::new().expect("there is room");
         fs::write(&file, b"10.0.0.7 db # caf\xe9\n10.0.0.8 \xff web\n").expect("it is written");
         let names = names(&text(&file.path().to_string_lossy()));

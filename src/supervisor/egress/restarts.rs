@@ -1,18 +1,18 @@
-//! How often something is tried again that should not fail.
+//! Limits how often an operation that should not fail is retried.
 
 use std::time::{Duration, Instant};
 
-/// What fails more often within [`SPAN`] is not tried again: something makes it fail.
+/// The maximum number of retries within [`SPAN`]. More failures than that have a lasting cause.
 const MOST: usize = 5;
-/// See [`MOST`].
+/// The period over which retries are counted.
 const SPAN: Duration = Duration::from_secs(60);
 
-/// When it was tried again.
+/// The times of recent retries.
 #[derive(Debug, Default)]
 pub(super) struct Restarts(Vec<Instant>);
 
 impl Restarts {
-    /// Whether it may be tried again now.
+    /// Records a retry now, and returns whether the limit allows it.
     pub(super) fn take_one(&mut self, now: Instant) -> bool {
         let is_recent = |earlier: &Instant| now.saturating_duration_since(*earlier) < SPAN;
         self.0.retain(is_recent);
@@ -29,7 +29,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_so_many_are_taken_within_a_span() {
+    fn retries_are_limited_per_span() {
         let (mut restarts, start) = (Restarts::default(), Instant::now());
         let taken = |restarts: &mut Restarts, at| (0..9).filter(|_| restarts.take_one(at)).count();
         assert_eq!(taken(&mut restarts, start), MOST);

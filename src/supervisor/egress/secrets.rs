@@ -1,4 +1,4 @@
-//! Puts secrets in place of the references of a policy. They go to the egress process and nowhere else.
+//! Replaces the references in a policy with secrets. Only the egress process receives the result.
 
 use std::fmt;
 use std::fs;
@@ -13,13 +13,13 @@ use crate::host::CallerEnvironment;
 use crate::policy::{Proxy, Reference, Template};
 use crate::supervisor::error::SupervisorError;
 
-/// The rules with secrets.
+/// Returns the rules with their secrets.
 pub(super) fn filled_rules(
     rules: &Rules,
     environment: &CallerEnvironment,
 ) -> Result<Rules, SupervisorError> {
     let filled: Result<Vec<Rule>, _> = rules.iter().map(|rule| fill(rule, environment)).collect();
-    // They contradict each other no more than without secrets.
+    // The rules are valid without secrets, and secrets cannot make them contradict each other.
     Ok(Rules::new(filled?).unwrap_or_default())
 }
 
@@ -37,7 +37,7 @@ fn fill(rule: &Rule, environment: &CallerEnvironment) -> Result<Rule, Supervisor
     Ok(filled)
 }
 
-/// The proxy with its user.
+/// Returns the proxy with its user.
 pub(super) fn filled_proxy(
     proxy: Option<&Proxy>,
     environment: &CallerEnvironment,
@@ -53,7 +53,7 @@ pub(super) fn filled_proxy(
     }))
 }
 
-/// What a reference stands for.
+/// Looks up the secret that a reference names.
 fn find(reference: &Reference, environment: &CallerEnvironment) -> Result<String, SupervisorError> {
     let found = match reference {
         Reference::Variable(name) => {
@@ -62,7 +62,7 @@ fn find(reference: &Reference, environment: &CallerEnvironment) -> Result<String
         }
         Reference::File(path) => match fs::read_to_string(path) {
             Ok(mut text) => {
-                // An editor or `echo` has added the last line break.
+                // An editor or `echo` adds the final line feed.
                 if text.ends_with('\n') {
                     text.pop();
                 }
@@ -74,7 +74,7 @@ fn find(reference: &Reference, environment: &CallerEnvironment) -> Result<String
     found.map_err(|cause| unusable(reference, cause))
 }
 
-/// A secret of the policy, which is a variable, a file or a header, cannot be used.
+/// Builds the error for a secret that cannot be used. `what` is a variable, a file or a header.
 fn unusable(what: impl fmt::Display, cause: impl fmt::Display) -> SupervisorError {
     SupervisorError::new(
         ErrorKind::Policy,
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn references_are_what_they_stand_for() {
+    fn references_are_replaced_by_secrets() {
         assert_eq!(
             filled("Bearer ${TOKEN}", "abc"),
             Ok("Bearer abc".to_owned())
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_that_cannot_be_used_is_named_and_not_shown() {
+    fn unusable_secret_is_named_and_not_shown() {
         let missing = filled("${OTHER}", "").unwrap_err();
         assert!(missing.contains("OTHER"), "{missing}");
         let absent = filled("${file:/nowhere/token}", "").unwrap_err();
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_proxys_user_is_encoded() {
+    fn proxy_user_is_base64_encoded() {
         let proxy: Proxy = "http://me:${TOKEN}@proxy.example:3128".parse().unwrap();
         let environment = CallerEnvironment::default().changed_by([("TOKEN", Some("a:b"))]);
         let filled = filled_proxy(Some(&proxy), &environment).unwrap().unwrap();

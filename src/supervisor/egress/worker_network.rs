@@ -1,4 +1,4 @@
-//! One worker's connection with the egress process.
+//! One worker's link to the egress process.
 
 use std::mem;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -18,35 +18,35 @@ use crate::supervisor::clock;
 use crate::supervisor::error::SupervisorError;
 use crate::supervisor::wait::wait_readable;
 
-/// How long a report may take: the process may be busy with the traffic of other workers.
+/// The time to wait for a report: the process may be busy with the traffic of other workers.
 const REPORT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The sockets of a worker, and the link on which the process that serves them reports. The process serves them until
-/// this is dropped.
+/// A worker's network sockets, and the link on which the egress process reports about them. The process serves the
+/// sockets until this is dropped.
 #[derive(Debug)]
 pub(crate) struct WorkerNetwork {
     egress: Arc<Egress>,
-    /// Kept for another process, if this one dies.
+    /// Kept so that they can be passed to another process if this one dies.
     sockets: Vec<OwnedFd>,
     link: OwnedFd,
-    /// When the link was lost.
+    /// The times at which the link was lost.
     restarts: Restarts,
-    /// Reports that came too late for the one who asked.
+    /// Traffic from reports that arrived after their timeout.
     late: Traffic,
-    /// The bytes that were reported, or counted from the start.
+    /// The bytes that count against the limit: those reported, and those carried over from an earlier worker.
     bytes: u64,
 }
 
-/// What a worker has spent of its session's limits.
+/// The part of its session's limits that a worker has used.
 #[derive(Clone, Debug)]
 pub(crate) struct Spent {
     bytes: u64,
-    /// What has not been reported to the caller.
+    /// Traffic that has not been reported to the caller yet.
     unreported: Traffic,
 }
 
 impl WorkerNetwork {
-    /// Asks the egress process to serve a worker's sockets.
+    /// Passes a worker's sockets to the egress process, which serves them.
     pub(crate) fn new(
         egress: &Arc<Egress>,
         sockets: Vec<OwnedFd>,
@@ -61,7 +61,7 @@ impl WorkerNetwork {
         })
     }
 
-    /// What was spent so far.
+    /// Returns what the worker has used so far.
     pub(crate) fn spent(&mut self) -> Spent {
         let unreported = self.report();
         Spent {
@@ -70,20 +70,20 @@ impl WorkerNetwork {
         }
     }
 
-    /// Counts what an earlier worker has spent against this one's limits.
+    /// Counts the usage of an earlier worker against the limits of this one.
     pub(crate) fn spend(&mut self, spent: Spent) {
         self.bytes = spent.bytes;
         self.late = spent.unreported;
         self.send(&ToNetwork::Spend(self.bytes));
     }
 
-    /// Readable when the process has ended or asks something, or a report comes late.
+    /// Returns the link. It becomes readable when the process exits, asks a question, or sends a late report.
     pub(crate) fn link(&self) -> BorrowedFd<'_> {
         self.link.as_fd()
     }
 
-    /// Keeps a late report, and returns a question. If the process has ended, has the sockets served by another one;
-    /// connections of the one that died have ended with it.
+    /// Handles a message: keeps a late report, and returns a question. If the process has exited, passes the sockets to
+    /// a new one; connections of the old process have been closed.
     pub(crate) fn on_readable(&mut self) -> Result<Option<Question>, SupervisorError> {
         match self.receive() {
             Some(FromNetwork::Report(report)) => {
@@ -96,32 +96,32 @@ impl WorkerNetwork {
         }
         self.link = self.egress.serve(&self.sockets)?;
         self.send(&ToNetwork::Spend(self.bytes));
-        // A process without room for the sockets closes the link as well, and lives.
+        // A process that has no descriptors left for the sockets also closes the link, without exiting.
         if self.restarts.take_one(clock::now()) {
             Ok(None)
         } else {
             Err(SupervisorError::new(
                 ErrorKind::System,
-                "the process that connects guests to hosts cannot serve another one: it has no descriptors left; raise \
+                "the process that connects guests to hosts cannot serve another worker: it has no descriptors left; raise \
                  the hard limit of open files (`ulimit -Hn`), or lower `network.connections`",
             ))
         }
     }
 
-    /// Passes a decision on.
+    /// Forwards the caller's decision about a connection.
     pub(crate) fn decide(&self, question: u64, allowed: Option<bool>) {
         self.send(&ToNetwork::Decided { question, allowed });
     }
 
-    /// Tells the process what it does not answer. If it has died, the link says so; if it does not read, the link ends
-    /// here, as it must not miss anything.
+    /// Sends a message that has no reply. If the process does not read, shuts the link down, because it must not miss a
+    /// message. If it has exited, the link reports that itself.
     fn send(&self, message: &ToNetwork) {
         if send_message(self.link.as_fd(), message, &[]).is_err() {
             _ = shutdown(self.link.as_raw_fd(), Shutdown::Both);
         }
     }
 
-    /// What happened since the last report; nothing if the process has died meanwhile.
+    /// Returns the traffic since the last report. Empty if the process has exited meanwhile.
     pub(crate) fn report(&mut self) -> Traffic {
         let mut all = mem::take(&mut self.late);
         if let Some(report) = self.ask() {
@@ -142,7 +142,7 @@ impl WorkerNetwork {
         while wait_readable(self.link.as_fd(), until).ok()? {
             match self.receive()? {
                 FromNetwork::Report(report) => return Some(report),
-                // The cell for which this report is has ended.
+                // The cell that this report is for has ended, so nobody decides.
                 FromNetwork::Question(question) => self.decide(question.question, None),
             }
         }

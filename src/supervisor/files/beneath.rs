@@ -1,4 +1,4 @@
-//! Resolves paths to descriptors. All file operations go through here.
+//! Resolves paths to descriptors. All file operations go through this module.
 
 use std::ffi::CStr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -9,22 +9,22 @@ use nix::sys::stat::{Mode, SFlag, fstat};
 
 use super::list::EntryKind;
 
-/// How often a path is resolved again because it changed meanwhile (openat2(2), `EAGAIN`), or
-/// because the guest replaced an entry by another.
+/// How often a path is resolved again because it changed meanwhile (openat2(2), `EAGAIN`), or because the guest
+/// replaced an entry.
 pub const ATTEMPTS: usize = 32;
 
-/// Follows no link of any kind, and neither leaves the directory nor crosses into a mount in it.
+/// Follows no link of any kind, does not leave the directory, and does not cross into a mount.
 const RESOLVE: ResolveFlag = ResolveFlag::RESOLVE_BENEATH
     .union(ResolveFlag::RESOLVE_NO_SYMLINKS)
     .union(ResolveFlag::RESOLVE_NO_MAGICLINKS)
     .union(ResolveFlag::RESOLVE_NO_XDEV);
 
-/// A handle that does not open the file: neither a fifo's other end nor a device notices it.
+/// A descriptor that does not open the file itself: opening a FIFO or a device has no side effect.
 pub const HANDLE: OFlag = OFlag::O_PATH;
-/// A handle on a directory.
+/// The same for a directory.
 pub const DIRECTORY: OFlag = OFlag::O_PATH.union(OFlag::O_DIRECTORY);
 
-/// Opens the entry at `path`, which starts at `directory`.
+/// Opens the entry at `path`, relative to `directory`.
 pub fn open_beneath(directory: impl AsFd, path: &CStr, flags: OFlag) -> Result<OwnedFd, Errno> {
     resolve(directory, path, flags, Mode::empty())
 }
@@ -60,7 +60,7 @@ fn resolve(directory: impl AsFd, path: &CStr, flags: OFlag, mode: Mode) -> Resul
     }
 }
 
-/// Returns the kind of the entry behind a handle.
+/// Returns the kind of the entry behind a descriptor.
 pub fn kind_of(handle: &OwnedFd) -> Result<EntryKind, Errno> {
     Ok(kind(SFlag::from_bits_truncate(fstat(handle)?.st_mode)))
 }
@@ -75,8 +75,8 @@ pub fn kind(mode: SFlag) -> EntryKind {
     }
 }
 
-/// Opens the very file that a handle refers to. Uses `O_NONBLOCK`, because a guest that holds a
-/// lease on the file could make the open wait (fcntl(2), `F_SETLEASE`).
+/// Opens the file that a descriptor refers to. Uses `O_NONBLOCK`, because a guest that holds a lease on the file could
+/// block the open (fcntl(2), `F_SETLEASE`).
 pub fn reopen(handle: impl AsFd, flags: OFlag) -> Result<OwnedFd, Errno> {
     let path = format!("/proc/self/fd/{}", handle.as_fd().as_raw_fd());
     let flags = flags | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;

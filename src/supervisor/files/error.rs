@@ -9,16 +9,15 @@ use crate::error::{Cause, ErrorKind};
 use crate::host::with_hint;
 use crate::plan::harmless;
 
-/// An operation on a session's file failed. Nothing was changed, except where a tree was being
-/// removed.
+/// Why an operation on a session's file failed. Nothing was changed, unless a tree was being removed.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum FileError {
-    /// The path is not a path in the work directory.
+    /// The path is not valid in the work directory.
     #[error(transparent)]
     Path(PathError),
-    /// The entry is not a regular file, and has no bytes to read or write.
-    #[error("`{path}` cannot be {act}: it is {kind}, and only regular files are", act = .act.done())]
+    /// The entry is not a regular file, so that it has no contents to read or write.
+    #[error("`{path}` cannot be {act}: it is {kind}, and only regular files can be", act = .act.done())]
     NotRegular {
         /// The entry's path.
         path: String,
@@ -27,20 +26,20 @@ pub enum FileError {
         /// The kind of the entry.
         kind: EntryKind,
     },
-    /// The session has ended, and has no work directory any more.
+    /// The session has ended, and its work directory is gone.
     #[error("the session has no work directory; it has ended")]
     Gone,
-    /// The operation is not possible on the work directory itself.
+    /// The operation cannot be applied to the work directory itself.
     #[error("the work directory itself cannot be {}", .0.done())]
     Root(Act),
-    /// The entry holds more entries than one operation handles.
+    /// The directory has more entries than one operation handles.
     #[error("`{path}` cannot be {act}: it holds more than {limit} entries; {remedy}", act = .act.done(), remedy = .act.in_parts())]
     TooMany {
         /// The entry's path.
         path: String,
         /// The operation that failed.
         act: Act,
-        /// The most entries that one operation handles.
+        /// The maximum number of entries.
         limit: usize,
     },
     /// A system call failed.
@@ -70,7 +69,7 @@ impl Cause for FileError {
 
 /// An operation on a file.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-#[allow(missing_docs, reason = "the words say it")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum Act {
     Read,
     Write,
@@ -96,7 +95,7 @@ impl Act {
 
     const fn in_parts(self) -> &'static str {
         match self {
-            Self::Remove => "some are gone, so ask again, unless the guest goes on making more",
+            Self::Remove => "part of it was removed; try again, unless the guest keeps adding entries",
             _ => "have the guest list it",
         }
     }
@@ -111,7 +110,7 @@ impl FileError {
         }
     }
 
-    /// The error's number as in errno(3), for programs that decide by it.
+    /// Returns the errno that matches the error (errno(3)), for programs that match on it.
     pub const fn errno(&self) -> Errno {
         match self {
             Self::Path(PathError::TooLong(_)) => Errno::ENAMETOOLONG,
@@ -129,7 +128,7 @@ impl FileError {
     }
 }
 
-/// Whether this process or its host has run out of what the operation needs. A full work directory is the guest's.
+/// Whether this process or its host lacks a resource. A full work directory is the guest's responsibility.
 const fn has_host_run_out(act: Act, errno: Errno) -> bool {
     match errno {
         Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM => true,
@@ -138,14 +137,14 @@ const fn has_host_run_out(act: Act, errno: Errno) -> bool {
     }
 }
 
-/// What an errno means for a guest's file, and the remedy.
+/// Explains an errno for a guest's file, with the remedy.
 fn cause(act: Act, errno: Errno) -> String {
     let known = match (errno, act) {
         (Errno::ENOENT, Act::Write) => {
-            "the directory that it would be in does not exist; make that first (`make_dir`)"
+            "its parent directory does not exist; create that first (`make_dir`)"
         }
         (Errno::ENOENT, Act::MakeDirectory) => {
-            "the directory that it would be in does not exist; make that first, or all above it with `parents`"
+            "its parent directory does not exist; create that first, or pass `parents`"
         }
         (Errno::ENOENT, _) => "it does not exist",
         (Errno::EEXIST, _) => "it exists already",
@@ -157,16 +156,16 @@ fn cause(act: Act, errno: Errno) -> String {
             "the work directory is full, or at level `landlock` the host's disk; remove files, or \
              raise `filesystem.work_size`, or `filesystem.work_inodes` if there are many"
         }
-        (Errno::ELOOP, _) => "a symbolic link leads to it, and those of a guest are not followed",
-        (Errno::ENOTDIR, _) => "it, or what is above it, is not a directory",
+        (Errno::ELOOP, _) => "its path has a symbolic link, and a guest's links are not followed",
+        (Errno::ENOTDIR, _) => "it or one of its parents is not a directory",
         (Errno::EISDIR, _) => "it is a directory",
         (Errno::ENOTEMPTY, _) => "it is a directory that is not empty; remove it recursively",
         (Errno::EXDEV, _) => {
-            "another file system is mounted there, which is read by the guest alone"
+            "another file system is mounted there, which only the guest can access"
         }
-        (Errno::EACCES, _) => "the guest has taken away the rights to it, and can give them back",
+        (Errno::EACCES, _) => "the guest has removed the permissions on it, and can restore them (chmod)",
         (Errno::EAGAIN | Errno::EBUSY, _) => "the guest keeps it busy; try again",
-        (Errno::ENAMETOOLONG, _) => "it lies deeper than a path can say",
+        (Errno::ENAMETOOLONG, _) => "its path is longer than the kernel allows",
         (Errno::ENOSYS | Errno::EPERM, _) => {
             "openat2(2) is refused here; Linux has it since 5.6, and a container's seccomp profile \
              must let it through"
@@ -181,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_shortage_of_the_host_is_no_fault_of_the_request() {
+    fn exhausted_host_is_a_system_error() {
         let failed = |act, errno| FileError::Failed {
             path: "a".to_owned(),
             act,

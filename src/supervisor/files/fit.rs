@@ -1,4 +1,4 @@
-//! Whether files fit into a new work directory, before there is one.
+//! Checks whether files fit into a new work directory, before it is created.
 
 use sandfork_jail::sys::process::page_size;
 
@@ -6,9 +6,11 @@ use super::GuestPath;
 use crate::error::{Error, ErrorKind};
 use crate::policy::{LimitName, Limits};
 
-/// Checks whether files can be in one work directory under these limits. If two have one path, the later one counts.
+/// Checks whether files can be in one work directory under these limits. If two have the same path, the later one
+/// counts.
 pub fn check(files: &[(GuestPath, Vec<u8>)], limits: &Limits) -> Result<(), Error> {
-    // A path comes right before the paths beneath it. The order of equal ones stays, so that the last is first.
+    // Sorting puts a path right before the paths beneath it. The sort is stable, and the reversed order puts the last
+    // of equal paths first.
     let mut sorted: Vec<_> = files.iter().rev().collect();
     sorted.sort_by(|(one, _), (other, _)| one.names.cmp(&other.names));
     sorted.dedup_by(|(one, _), (other, _)| one == other);
@@ -27,7 +29,7 @@ pub fn check(files: &[(GuestPath, Vec<u8>)], limits: &Limits) -> Result<(), Erro
         )));
     }
 
-    // The work directory is one too.
+    // The work directory itself is an entry too.
     let (mut entries, mut before) = (1, &[] as &[String]);
     for (path, _) in sorted {
         let pairs = before.iter().zip(&path.names);
@@ -51,7 +53,7 @@ pub fn check(files: &[(GuestPath, Vec<u8>)], limits: &Limits) -> Result<(), Erro
     Ok(())
 }
 
-/// Why files cannot be in one work directory together.
+/// Builds the error for files that cannot be in one work directory together.
 fn misfit(why: String) -> Error {
     Error::new(ErrorKind::Request, why)
 }
@@ -75,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_leads_through_a_file_is_a_conflict() {
+    fn path_through_a_file_is_a_conflict() {
         for (files, conflict) in [
             (["a", "a/b", "c"], Some(("a", "a/b"))),
             (["a/b/c", "a.b", "a/b"], Some(("a/b", "a/b/c"))),

@@ -12,7 +12,7 @@ use super::beneath::{DIRECTORY, HANDLE, kind, open_beneath};
 use super::{Act, FileError, GuestPath, WorkDir};
 use crate::protocol::caller::FileEntry;
 
-/// The most entries of a directory that are listed: the list takes the host's memory.
+/// The maximum number of entries that are listed, because the list takes memory of the host.
 const MOST_ENTRIES: usize = 50_000;
 
 /// The kind of an entry.
@@ -24,7 +24,7 @@ pub enum EntryKind {
     Directory,
     /// A symbolic link, to any target.
     Symlink,
-    /// Any other kind, such as a fifo or a socket.
+    /// Any other kind, such as a FIFO or a socket.
     Other,
 }
 
@@ -39,7 +39,7 @@ impl fmt::Display for EntryKind {
     }
 }
 
-/// An entry as it is now. Its name may be any bytes, and its guest can set any time.
+/// Describes an entry. Its name may contain any bytes, and the guest can set any time.
 fn entry(name: &[u8], stat: &FileStat) -> FileEntry {
     #[allow(clippy::cast_precision_loss, reason = "no time is that exact")]
     let modified = stat.st_mtime as f64 + stat.st_mtime_nsec as f64 / 1e9;
@@ -57,11 +57,11 @@ fn entry(name: &[u8], stat: &FileStat) -> FileEntry {
 }
 
 impl WorkDir<'_> {
-    /// Describes the entry at a path; for a link, the link itself.
+    /// Describes the entry at a path. Describes a symbolic link itself, not its target.
     ///
     /// # Errors
     ///
-    /// When nothing is there.
+    /// If there is no such entry.
     pub fn stat(&self, path: &GuestPath) -> Result<FileEntry, FileError> {
         let failed = |errno| FileError::failed(path, Act::Look, errno);
         let handle = open_beneath(self.directory, &path.to_c(), HANDLE).map_err(failed)?;
@@ -70,21 +70,21 @@ impl WorkDir<'_> {
         Ok(entry(name.as_bytes(), &stat))
     }
 
-    /// A handle on a directory, to watch it.
+    /// Returns a descriptor of a directory, to watch it.
     ///
     /// # Errors
     ///
-    /// When there is none.
+    /// If there is no such directory.
     pub fn watched(&self, path: &GuestPath) -> Result<OwnedFd, FileError> {
         let handle = open_beneath(self.directory, &path.to_c(), DIRECTORY);
         handle.map_err(|errno| FileError::failed(path, Act::Watch, errno))
     }
 
-    /// The entries of a directory, by name.
+    /// Returns the entries of a directory, sorted by name.
     ///
     /// # Errors
     ///
-    /// When there is none, or it has more entries than a host should hold in memory.
+    /// If there is no such directory, or it has more than 50,000 entries.
     pub fn list(&self, path: &GuestPath) -> Result<Vec<FileEntry>, FileError> {
         let failed = |errno| FileError::failed(path, Act::List, errno);
         let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NONBLOCK;

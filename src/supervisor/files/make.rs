@@ -62,7 +62,7 @@ impl WorkDir<'_> {
     }
 }
 
-/// Creates a directory in another one. Returns a handle on it.
+/// Creates a directory in `above`, and returns a descriptor of it.
 fn make(above: BorrowedFd, name: &str) -> Result<OwnedFd, Errno> {
     let name = c_name(name)?;
     mkdirat(above, name.as_c_str(), MODE)?;

@@ -1,14 +1,13 @@
-//! The files of a live session, read and written from outside while its guest runs.
+//! Reads and writes the files of a live session from outside, while its guest runs.
 //!
-//! The guest controls everything beneath the work directory. It may replace any name at any moment:
-//! a directory by a link to `/etc`, a file by a fifo without a writer. So every path starts at a
-//! handle on the directory itself, taken before guest code ran. One call, openat2(2), resolves the
-//! path: it follows no link, stays in the directory and in its file system, and fails if the path
-//! leads elsewhere. The host inspects an entry through a handle that does not open it (`O_PATH`).
-//! Only a regular file is then opened, by that handle and not by its name again.
+//! The guest controls everything beneath the work directory. It may replace any name at any moment: a directory by a
+//! link to `/etc`, a file by a FIFO without a writer. Every path is therefore resolved from a descriptor of the work
+//! directory that was opened before guest code ran, by a single openat2(2), which follows no link, stays in the
+//! directory and its file system, and fails otherwise. An entry is inspected through an `O_PATH` descriptor. Only a
+//! regular file is then opened, through that descriptor instead of its name.
 //!
-//! A supervisor that is root creates, writes and removes as the guest's own user, so that it can do
-//! no more than the guest could.
+//! A supervisor that runs as root creates, writes and removes files as the guest's user, so that it can do no more than
+//! the guest could.
 
 mod beneath;
 mod error;
@@ -37,7 +36,7 @@ pub use self::remove::Removal;
 use super::as_guest::as_guest;
 use sandfork_jail::program::HostIds;
 
-/// Files that a caller got for writing: their paths by the numbers of their inodes.
+/// Files that a caller has opened for writing: paths by inode number.
 pub type LentFiles = BTreeMap<u64, GuestPath>;
 
 /// The work directory of a live session.
@@ -49,10 +48,9 @@ pub struct WorkDir<'a> {
 }
 
 impl<'a> WorkDir<'a> {
-    /// The directory behind this handle, which the guest sees at `root`.
+    /// Returns the directory behind this descriptor, which the guest sees at `root`.
     ///
-    /// `guest` is the owner of its files if the supervisor is root. The guests of an ordinary user
-    /// run as that user.
+    /// `guest` is the owner of its files if the supervisor is root. The guests of an ordinary user run as that user.
     pub const fn new(directory: BorrowedFd<'a>, root: &'a Path, guest: Option<HostIds>) -> Self {
         Self {
             directory,
@@ -61,11 +59,11 @@ impl<'a> WorkDir<'a> {
         }
     }
 
-    /// Parses a path in the directory: relative to it, or as the guest writes it.
+    /// Parses a path in the directory: relative to it, or absolute as the guest sees it.
     ///
     /// # Errors
     ///
-    /// When it leads out of the directory, or no file can have it.
+    /// If the path leads out of the directory, or cannot exist.
     pub fn path(&self, text: &str) -> Result<GuestPath, FileError> {
         GuestPath::parse(text, self.root).map_err(FileError::Path)
     }

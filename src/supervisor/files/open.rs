@@ -1,4 +1,4 @@
-//! Opens regular files for callers that transfer their bytes.
+//! Opens regular files for callers that transfer their contents.
 
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -13,12 +13,12 @@ use super::{Act, FileError, GuestPath, LentFiles, WorkDir};
 use crate::supervisor::as_guest::as_guest;
 use sandfork_jail::sys::{self, errno_of};
 
-/// What happens to a file's existing bytes.
+/// How an open treats the existing contents of a file.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Contents {
-    /// They are replaced.
+    /// The file is truncated.
     Replaced,
-    /// They stay, and new bytes follow them.
+    /// New bytes are appended.
     Kept,
 }
 
@@ -29,12 +29,12 @@ const MODE: Mode = Mode::S_IRUSR
     .union(Mode::S_IROTH);
 
 impl WorkDir<'_> {
-    /// Opens a regular file for reading. Returns it with its current size, bytes. The guest may go
-    /// on writing to it, or shorten it: read the file, and do not map it.
+    /// Opens a regular file for reading. Returns it with its current size in bytes. The guest may keep writing to the
+    /// file or truncate it, so it must be read and not mapped.
     ///
     /// # Errors
     ///
-    /// When it does not exist, or it is not a regular file.
+    /// If the file does not exist, or is not a regular file.
     pub fn open_read(&self, path: &GuestPath) -> Result<(File, u64), FileError> {
         let failed = |errno| FileError::failed(path, Act::Read, errno);
         let handle = open_beneath(self.directory, &path.to_c(), HANDLE).map_err(failed)?;
@@ -44,19 +44,20 @@ impl WorkDir<'_> {
         Ok((file, size.len()))
     }
 
-    /// Opens a regular file for writing. If none exists, creates one that the guest owns.
+    /// Opens a regular file for writing. Creates one that the guest owns if none exists.
     ///
     /// # Errors
     ///
-    /// When it cannot be created, or another kind of entry has the name.
+    /// If the file cannot be created, or the path names another kind of entry.
     pub fn open_write(&self, path: &GuestPath, contents: Contents) -> Result<File, FileError> {
         self.as_guest(path, Act::Write, || self.open_or_make(path, contents))
     }
 
-    /// Forgets those of these files that no one has open for writing. The kernel does not say who has: what is not
-    /// forgotten before the guest opens it is kept until both have closed it.
+    /// Removes the files that nobody has open for writing from `lent`. The kernel does not report who has a file open:
+    /// if the guest opens a file before it is removed here, it stays listed until both the caller and the guest have
+    /// closed it.
     pub fn forget_unwritten(&self, lent: &mut LentFiles) {
-        // If nothing can be told, all are kept.
+        // If the check fails, all files stay listed.
         _ = as_guest(self.guest, || {
             lent.retain(|inode, path| self.may_be_written(*inode, path));
             Ok(())

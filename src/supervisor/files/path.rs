@@ -7,13 +7,12 @@ use std::path::Path;
 use crate::error::{Cause, Error, ErrorKind};
 use sandfork_jail::program::WORK;
 
-/// The longest name of one entry, bytes (`NAME_MAX`).
+/// The maximum length of a name in bytes (`NAME_MAX`).
 const LONGEST_NAME: usize = 255;
-/// The longest path, bytes, without the final zero (`PATH_MAX`).
+/// The maximum length of a path in bytes, without the terminating NUL (`PATH_MAX`).
 const LONGEST_PATH: usize = 4095;
 
-/// A path beneath a work directory, parsed by names alone: no link is followed, so `..` removes the
-/// name before it.
+/// A path beneath a work directory. Parsed lexically: `..` removes the preceding name, and no link is followed.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct GuestPath {
     /// The names, outermost first.
@@ -24,23 +23,23 @@ pub struct GuestPath {
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PathError {
-    /// It leads out of the directory.
+    /// The path leads out of the directory.
     #[error(
         "`{path}` is not in the session's work directory: name it relative to that, or beneath {root}"
     )]
     Elsewhere {
         /// The path as given.
         path: String,
-        /// Where the guest sees the directory.
+        /// The path at which the guest sees the directory.
         root: String,
     },
-    /// It names the directory itself.
+    /// The path names the directory itself.
     #[error("`{0}` names the work directory itself: name a file in it")]
     NoName(String),
-    /// It contains a zero byte.
-    #[error("`{}` has a zero byte, which no file's name can have", .0.escape_debug())]
+    /// The path contains a NUL byte.
+    #[error("`{}` contains a NUL byte, which a file name cannot", .0.escape_debug())]
     ZeroByte(String),
-    /// It is longer than a path can be, or one of its names is longer than a name can be. Holds its beginning.
+    /// The path or one of its names is longer than the kernel allows. Holds the beginning of the path.
     #[error("`{0}...` is too long: a name has at most {LONGEST_NAME} bytes, a path {LONGEST_PATH}")]
     TooLong(String),
 }
@@ -57,13 +56,13 @@ impl GuestPath {
     ///
     /// # Errors
     ///
-    /// Of kind [`Request`](ErrorKind::Request), when it leads out of the directory, names the work
-    /// directory itself, or no file can have it.
+    /// If the path leads out of the directory, names the work directory itself, or cannot exist. Of kind
+    /// [`Request`](ErrorKind::Request).
     pub fn of_file(text: &str) -> Result<Self, Error> {
         Ok(Self::parse_file(text)?)
     }
 
-    /// The same, with the reason as a value.
+    /// Like [`of_file`](Self::of_file), with the reason as a value.
     pub(crate) fn parse_file(text: &str) -> Result<Self, PathError> {
         let path = Self::parse(text, Path::new(WORK))?;
         if path.names.is_empty() {
@@ -72,7 +71,7 @@ impl GuestPath {
         Ok(path)
     }
 
-    /// Parses a path: relative to `root`, or beneath it.
+    /// Parses a path that is relative to `root`, or an absolute path beneath it.
     pub(super) fn parse(text: &str, root: &Path) -> Result<Self, PathError> {
         let elsewhere = || PathError::Elsewhere {
             path: shortened(text),
@@ -104,7 +103,7 @@ impl GuestPath {
         Ok(path)
     }
 
-    /// The parent directory, and the name in it. `None` for the work directory itself.
+    /// Splits off the last name. `None` for the work directory itself.
     pub(super) fn split(&self) -> Option<(Self, &str)> {
         let (name, above) = self.names.split_last()?;
         let above = Self {
@@ -113,9 +112,9 @@ impl GuestPath {
         Some((above, name))
     }
 
-    /// The path as a C string for the kernel.
+    /// Returns the path as a C string.
     pub(super) fn to_c(&self) -> CString {
-        // The constructor rejects zero bytes.
+        // The constructor rejects NUL bytes.
         CString::new(self.to_string()).unwrap_or_default()
     }
 }
@@ -147,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_is_relative_or_beneath_the_work_directory() {
+    fn paths_are_relative_or_beneath_the_work_directory() {
         let same = [
             ("a", "a"),
             ("./a//b/", "a/b"),
@@ -170,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_has_a_name() {
+    fn file_path_needs_a_name() {
         let file = |text| GuestPath::parse_file(text).map(|path| path.to_string());
         assert_eq!(file("/work/a/b").as_deref(), Ok("a/b"));
         for directory in ["", ".", "/work", "/work/", "a/.."] {
@@ -184,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_leads_elsewhere_is_refused() {
+    fn path_outside_the_work_directory_is_refused() {
         for text in [
             "..",
             "../a",
@@ -205,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_names_its_path_once() {
+    fn error_names_the_path_once() {
         let long = "a".repeat(256);
         for (text, named) in [
             ("../a", "../a"),
@@ -220,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_end_where_the_kernels_end() {
+    fn length_limits_match_the_kernels() {
         assert!(parse(&"a".repeat(255)).is_ok());
         assert!(parse(&"a/".repeat(2048)[..4095]).is_ok());
         for long in ["a".repeat(256), "a/".repeat(2048) + "a"] {
@@ -230,7 +229,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_path_has_a_name_that_leads_up(text in r"(/work)?/?([./a]|\.\.|b)*") {
+        fn parsed_paths_never_contain_dot_dot(text in r"(/work)?/?([./a]|\.\.|b)*") {
             if let Ok(path) = GuestPath::parse(&text, Path::new("/work")) {
                 let bad = |name: &String| matches!(name.as_str(), "" | "." | "..");
                 prop_assert!(!path.names.iter().any(bad), "{path}");

@@ -6,17 +6,16 @@ use super::{Act, Contents, FileError, GuestPath, Parents, WorkDir};
 use sandfork_jail::sys::{errno_of, write_signals};
 
 impl WorkDir<'_> {
-    /// Writes files, with their parent directories, as the guest's own. If two have one path, the
-    /// later one stays.
+    /// Writes files, with their parent directories, as the guest's own. If two have the same path, the later one wins.
     ///
     /// # Errors
     ///
-    /// When one cannot be written; those before it are written then.
+    /// If a file cannot be written. Earlier files have been written by then.
     pub fn put(&self, files: &[(GuestPath, Vec<u8>)]) -> Result<(), FileError> {
         let Some((first, _)) = files.first() else {
             return Ok(());
         };
-        // Becomes the guest's user once for all of them, because that takes a thread.
+        // Switches to the guest's user once for all files, because switching takes a thread.
         self.as_guest(first, Act::Write, || {
             let own = WorkDir {
                 guest: None,

@@ -23,18 +23,19 @@ pub enum Removal {
     Tree,
 }
 
-/// The most entries that one request removes or visits again: a guest could create them as fast.
+/// The maximum number of entries that one request removes or revisits: a guest could create entries as fast as they are
+/// removed.
 const MOST_ENTRIES: usize = 100_000;
 
-/// How many names of a directory are held in memory at once.
+/// The maximum number of names of a directory held in memory at once.
 const BATCH: usize = 1024;
 
 impl WorkDir<'_> {
-    /// Removes the entry at a path; for a link, the link itself.
+    /// Removes the entry at a path. Removes a symbolic link itself, not its target.
     ///
     /// # Errors
     ///
-    /// When no entry exists, or it cannot be removed. Part of a tree may be gone then.
+    /// If no entry exists, or it cannot be removed. Part of a tree may have been removed by then.
     pub fn remove(&self, path: &GuestPath, removal: Removal) -> Result<(), FileError> {
         if path.names.is_empty() {
             return Err(FileError::Root(Act::Remove));
@@ -81,8 +82,8 @@ impl WorkDir<'_> {
     }
 }
 
-/// Removes an entry that is neither a directory nor a mount point. Outside the guest's mount
-/// namespace, the kernel would remove a mount point together with its mount.
+/// Removes an entry that is neither a directory nor a mount point. From outside the guest's mount namespace, the kernel
+/// would otherwise remove a mount point together with its mount.
 fn unlink(directory: BorrowedFd, name: &CStr) -> Result<(), Errno> {
     open_beneath(directory, name, HANDLE)?;
     unlinkat(directory, name, UnlinkatFlags::NoRemoveDir)
@@ -99,16 +100,16 @@ impl From<Errno> for Stopped {
     }
 }
 
-/// A tree under removal. Every directory is opened by its whole path from the work directory. A
-/// directory that was moved away is therefore not found, and any depth needs one descriptor.
+/// A tree under removal. Every directory is opened by its whole path from the work directory: a directory that was
+/// moved away is then not found, and one descriptor suffices at any depth.
 struct Tree<'a> {
     work: WorkDir<'a>,
     /// The directory being emptied.
     path: Vec<u8>,
-    /// For each directory between it and the tree's root: its length as a path, and its
-    /// subdirectories still to visit.
+    /// For each directory between the tree's root and the current one: the length of its path, and its subdirectories
+    /// still to visit.
     above: Vec<(usize, Vec<CString>)>,
-    /// How many entries remain before the removal gives up.
+    /// The number of entries after which the removal gives up.
     left: usize,
 }
 
@@ -121,11 +122,11 @@ impl Tree<'_> {
                 self.enter(&next);
                 continue;
             }
-            // Empty, unless there was more than one batch, or the guest added an entry.
+            // Not empty if there was more than one batch, or if the guest added an entry.
             let emptied = match self.remove_directory() {
                 Err(Errno::ENOTEMPTY) => false,
-                // The guest removed or replaced it first. A replacement is removed with the rest of
-                // the directory above, if that is in this tree.
+                // The guest removed or replaced the directory first. A replacement is removed with the rest of its
+                // parent, if that is in this tree.
                 Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP) => true,
                 other => other.map(|()| true)?,
             };
@@ -141,7 +142,7 @@ impl Tree<'_> {
         Ok(())
     }
 
-    /// Removes the directory's entries except subdirectories. Returns some of the subdirectories.
+    /// Removes the directory's entries other than subdirectories. Returns some of the subdirectories.
     fn empty(&mut self) -> Result<Vec<CString>, Stopped> {
         let mut listing = match self.open() {
             Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP) => return Ok(Vec::new()),
@@ -159,13 +160,13 @@ impl Tree<'_> {
         Ok(inner)
     }
 
-    /// Opens the directory, even if its owner has removed their own access to it.
+    /// Opens the directory, even if its owner has removed its own access.
     fn open(&self) -> Result<Dir, Errno> {
         let path = self.c_path()?;
         let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NONBLOCK;
         let handle = open_beneath(self.work.directory, &path, DIRECTORY)?;
         if !Mode::from_bits_truncate(fstat(&handle)?.st_mode).contains(Mode::S_IRWXU) {
-            // Uses the handle, because the path may lead elsewhere by now.
+            // Uses the descriptor, because the path may lead elsewhere by now.
             make_usable(handle.as_fd())?;
         }
         Dir::from_fd(open_beneath(&handle, c".", flags)?)
@@ -187,7 +188,7 @@ impl Tree<'_> {
         self.path.extend_from_slice(name.to_bytes());
     }
 
-    /// Moves to the next sibling directory, or else to the parent. Returns whether there is one.
+    /// Moves to the next sibling directory, or else to the parent. Returns false at the tree's root.
     fn ascend(&mut self) -> bool {
         let Some((length, beside)) = self.above.last_mut() else {
             return false;

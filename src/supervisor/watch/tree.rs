@@ -111,8 +111,8 @@ impl Tree {
             None if tree.directories.is_empty() => failed(Path::new(path), Errno::ENOENT),
             None | Some(Lost::Events) => Ok(tree),
             Some(Lost::TooMany) => Err(BesideRefusal::request(format!(
-                "`{path}` has more than 1,024 directories or 50,000 entries: watch a subdirectory, or the \
-                 those below"
+                "`{path}` has more than 1,024 directories or 50,000 entries: watch a subdirectory, or \
+                 this directory without those below"
             ))),
             Some(Lost::Failed(below, errno)) => failed(&Path::new(path).join(below), errno),
         }

@@ -1,4 +1,4 @@
-//! Each operation without interference.
+//! Tests of single operations without a concurrent guest.
 
 use std::fs;
 use std::io::Write;
@@ -11,7 +11,7 @@ use nix::unistd::mkfifo;
 use super::*;
 
 #[test]
-fn what_is_written_is_read() {
+fn written_contents_are_read_back() {
     let world = World::new();
     let write = |text: &str, contents| {
         let mut file = world.dir().open_write(&world.at("a"), contents).unwrap();
@@ -26,10 +26,10 @@ fn what_is_written_is_read() {
     assert_eq!(world.read("a").unwrap(), "3");
 }
 
-/// The umask belongs to the whole process. Other tests then create their files without rights for
-/// others, which none of them needs.
+/// The umask is a property of the whole process: files that other tests create meanwhile lack permissions for others,
+/// which none of those tests needs.
 #[test]
-fn rights_do_not_depend_on_the_callers_mask() {
+fn modes_do_not_depend_on_the_umask() {
     let world = World::new();
     let before = umask(Mode::from_bits_truncate(0o077));
     let written = world
@@ -44,32 +44,32 @@ fn rights_do_not_depend_on_the_callers_mask() {
 }
 
 #[test]
-fn what_is_not_there_is_said_with_what_helps() {
+fn missing_entries_are_named_with_the_remedy() {
     let world = World::new();
-    let said = |result: Result<(), FileError>| result.unwrap_err().to_string();
+    let message = |result: Result<(), FileError>| result.unwrap_err().to_string();
     let (dir, at) = (world.dir(), |path: &str| world.at(path));
     assert_eq!(
-        said(dir.open_read(&at("a")).map(drop)),
+        message(dir.open_read(&at("a")).map(drop)),
         "`a` cannot be read: it does not exist"
     );
     assert_eq!(
-        said(dir.open_write(&at("b/a"), Contents::Kept).map(drop)),
-        "`b/a` cannot be written: the directory that it would be in does not exist; make that first (`make_dir`)"
+        message(dir.open_write(&at("b/a"), Contents::Kept).map(drop)),
+        "`b/a` cannot be written: its parent directory does not exist; create that first (`make_dir`)"
     );
     assert_eq!(
-        said(dir.make_dir(&at("b/a"), Parents::Required)),
-        "`b/a` cannot be made: the directory that it would be in does not exist; make that first, or all above it with `parents`"
+        message(dir.make_dir(&at("b/a"), Parents::Required)),
+        "`b/a` cannot be made: its parent directory does not exist; create that first, or pass `parents`"
     );
     assert_eq!(
-        said(dir.open_read(&at(".")).map(drop)),
-        "`.` cannot be read: it is a directory, and only regular files are"
+        message(dir.open_read(&at(".")).map(drop)),
+        "`.` cannot be read: it is a directory, and only regular files can be"
     );
     assert_eq!(
-        said(dir.path("../x").map(drop)),
+        message(dir.path("../x").map(drop)),
         "`../x` is not in the session's work directory: name it relative to that, or beneath /work"
     );
     assert_eq!(
-        said(dir.remove(&at("."), Removal::Tree)),
+        message(dir.remove(&at("."), Removal::Tree)),
         "the work directory itself cannot be removed"
     );
     assert_eq!(errno(dir.list(&at("a"))), Errno::ENOENT);
@@ -78,7 +78,7 @@ fn what_is_not_there_is_said_with_what_helps() {
 }
 
 #[test]
-fn only_regular_files_have_bytes() {
+fn only_regular_files_are_opened() {
     let world = World::new();
     fs::create_dir(world.path("dir")).unwrap();
     symlink(world.outside().join("file"), world.path("link")).unwrap();
@@ -130,7 +130,7 @@ fn only_regular_files_have_bytes() {
 }
 
 #[test]
-fn an_entry_is_told_as_it_is() {
+fn stat_and_list_describe_entries() {
     let world = World::new();
     fs::write(world.path("file"), "12345").unwrap();
     let long_ago = SystemTime::UNIX_EPOCH - Duration::from_millis(1500);
@@ -148,7 +148,7 @@ fn an_entry_is_told_as_it_is() {
 }
 
 #[test]
-fn directories_are_made_with_those_above() {
+fn missing_parents_are_created_on_request() {
     let world = World::new();
     let make = |path, parents| world.dir().make_dir(&world.at(path), parents);
     make("a/b/c", Parents::Made).unwrap();
@@ -166,7 +166,7 @@ fn directories_are_made_with_those_above() {
 }
 
 #[test]
-fn links_are_removed_and_never_what_they_lead_to() {
+fn links_are_removed_and_not_their_targets() {
     let world = World::new();
     symlink(world.outside(), world.path("link")).unwrap();
     let remove = |path, removal| world.dir().remove(&world.at(path), removal);
@@ -177,7 +177,7 @@ fn links_are_removed_and_never_what_they_lead_to() {
 }
 
 #[test]
-fn a_tree_goes_with_all_that_it_holds() {
+fn tree_is_removed_with_its_contents() {
     let world = World::new();
     fs::create_dir_all(world.path("tree/a/b")).unwrap();
     fs::create_dir_all(world.path("tree/c")).unwrap();
@@ -191,7 +191,7 @@ fn a_tree_goes_with_all_that_it_holds() {
         fs::create_dir(world.path(&format!("tree/a/{number}"))).unwrap();
     }
     fs::write(world.path("beside"), "").unwrap();
-    // Closed to its owner.
+    // Without permissions for its owner.
     fs::set_permissions(world.path("tree/c"), fs::Permissions::from_mode(0o000)).unwrap();
     fs::set_permissions(world.path("tree"), fs::Permissions::from_mode(0o500)).unwrap();
     let remove = |path, removal| world.dir().remove(&world.at(path), removal);
@@ -205,7 +205,7 @@ fn a_tree_goes_with_all_that_it_holds() {
 }
 
 #[test]
-fn a_deep_tree_needs_few_descriptors_and_one_too_deep_is_said() {
+fn deep_tree_is_removed_unless_its_path_is_too_long() {
     let world = World::new();
     let names = vec!["d"; 2000].join("/");
     world
@@ -215,7 +215,7 @@ fn a_deep_tree_needs_few_descriptors_and_one_too_deep_is_said() {
     world.dir().remove(&world.at("d"), Removal::Tree).unwrap();
     assert!(!world.path("d").exists());
 
-    // Builds the path as a guest does, from one directory to the next.
+    // Builds the path as a guest would, from one directory to the next.
     let mut at = world.work.try_clone().unwrap();
     let name = "x".repeat(200);
     for _ in 0..30 {
@@ -230,7 +230,7 @@ fn a_deep_tree_needs_few_descriptors_and_one_too_deep_is_said() {
 }
 
 #[test]
-fn more_than_a_host_should_hold_is_refused() {
+fn oversized_directory_is_not_listed() {
     let world = World::new();
     let count = 50_001;
     let directory = world.path("many");

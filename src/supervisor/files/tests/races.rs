@@ -1,5 +1,5 @@
-//! A guest that replaces entries while the host works on them. The host must read and change
-//! nothing outside, and must never block.
+//! Tests with a guest that replaces entries while the host works on them. The host must not read or change anything
+//! outside the work directory, and must never block.
 
 use std::fs;
 use std::io::Write;
@@ -12,10 +12,10 @@ use nix::unistd::mkfifo;
 
 use super::*;
 
-/// How many times the host tries.
+/// The minimum number of host operations per test.
 const ATTEMPTS: usize = 3000;
 
-/// Whether the host has met all that a test is about.
+/// Whether a test has seen every result that it is about.
 #[derive(Clone, Copy, Eq, PartialEq)]
 enum Met {
     All,
@@ -28,8 +28,8 @@ impl Met {
     }
 }
 
-/// Lets a guest exchange the name `a` with each of the others in turn while `host` runs, and until it has met all: on
-/// a busy machine one of the two may stand still for all attempts of the other.
+/// Exchanges the name `a` with each of `others` in turn, in a thread, while `host` runs repeatedly. Continues until
+/// `host` has seen every result: on a busy machine either thread may stall for all attempts of the other.
 fn while_exchanging(world: &World, a: &str, others: &[&str], mut host: impl FnMut() -> Met) {
     let over = AtomicBool::new(false);
     let swaps = AtomicUsize::new(0);
@@ -54,7 +54,7 @@ fn while_exchanging(world: &World, a: &str, others: &[&str], mut host: impl FnMu
 }
 
 #[test]
-fn a_directory_that_becomes_a_link_leads_nowhere() {
+fn directory_swapped_for_a_link_is_not_followed() {
     let world = World::new();
     fs::create_dir(world.path("dir")).unwrap();
     fs::write(world.path("dir/file"), "inside").unwrap();
@@ -79,7 +79,7 @@ fn a_directory_that_becomes_a_link_leads_nowhere() {
 }
 
 #[test]
-fn a_file_that_becomes_something_else_is_not_opened() {
+fn swapped_file_is_not_opened() {
     let world = World::new();
     fs::write(world.path("file"), "inside").unwrap();
     symlink(world.outside().join("file"), world.path("link")).unwrap();
@@ -105,9 +105,9 @@ fn a_file_that_becomes_something_else_is_not_opened() {
     });
 }
 
-/// Opening a fifo blocks until its other end is opened; a guest may leave it closed forever.
+/// Opening a FIFO blocks until its other end is opened, which a guest may never do.
 #[test]
-fn a_fifo_never_learns_of_the_host() {
+fn fifo_is_never_opened() {
     let world = World::new();
     mkfifo(&world.path("fifo"), Mode::S_IRWXU).unwrap();
     let over = AtomicBool::new(false);
@@ -135,7 +135,7 @@ fn a_fifo_never_learns_of_the_host() {
 }
 
 #[test]
-fn a_tree_that_is_swapped_for_a_link_takes_nothing_with_it() {
+fn tree_swapped_for_a_link_removes_nothing_outside() {
     let world = World::new();
     symlink(world.outside(), world.path("link")).unwrap();
     let tree = world.at("tree");
@@ -159,7 +159,7 @@ fn a_tree_that_is_swapped_for_a_link_takes_nothing_with_it() {
 }
 
 #[test]
-fn a_list_is_of_what_is_inside() {
+fn list_never_shows_entries_outside() {
     let world = World::new();
     fs::create_dir(world.path("dir")).unwrap();
     fs::write(world.path("dir/inside"), "").unwrap();
@@ -176,7 +176,7 @@ fn a_list_is_of_what_is_inside() {
 }
 
 #[test]
-fn directories_are_made_inside_alone() {
+fn directories_are_created_inside_only() {
     let world = World::new();
     fs::create_dir(world.path("dir")).unwrap();
     symlink(world.outside(), world.path("link")).unwrap();
@@ -194,7 +194,7 @@ fn directories_are_made_inside_alone() {
 
 /// A guest that fills a tree during its removal must not keep the host busy forever.
 #[test]
-fn a_tree_that_grows_again_is_given_up() {
+fn removal_of_a_growing_tree_ends() {
     let world = World::new();
     fs::create_dir(world.path("tree")).unwrap();
     let over = AtomicBool::new(false);
