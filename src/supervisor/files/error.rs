@@ -95,7 +95,9 @@ impl Act {
 
     const fn in_parts(self) -> &'static str {
         match self {
-            Self::Remove => "part of it was removed; try again, unless the guest keeps adding entries",
+            Self::Remove => {
+                "part of it was removed; try again, unless the guest keeps adding entries"
+            }
             _ => "have the guest list it",
         }
     }
@@ -163,7 +165,9 @@ fn cause(act: Act, errno: Errno) -> String {
         (Errno::EXDEV, _) => {
             "another file system is mounted there, which only the guest can access"
         }
-        (Errno::EACCES, _) => "the guest has removed the permissions on it, and can restore them (chmod)",
+        (Errno::EACCES, _) => {
+            "the guest has removed the permissions on it, and can restore them (chmod)"
+        }
         (Errno::EAGAIN | Errno::EBUSY, _) => "the guest keeps it busy; try again",
         (Errno::ENAMETOOLONG, _) => "its path is longer than the kernel allows",
         (Errno::ENOSYS | Errno::EPERM, _) => {

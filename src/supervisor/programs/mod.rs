@@ -1,9 +1,9 @@
-//! Programs that a caller runs in a session, beside its cells.
+//! Runs a caller's programs in a session, beside its cells.
 //!
-//! A process in the sandbox starts them (`programs.py` of the guest's side), so that they inherit every wall from the
-//! worker. Guest code may end, replace or imitate that process: then it reports of its own session what is wrong, and
-//! nothing else. The thread that serves the session tells it what to start and to signal ([`ProgramServer`]); a caller reads
-//! and writes a program's streams itself ([`Process`]), so that nothing of them is kept here.
+//! A process in the sandbox, the starter (`programs.py` among the guest modules), spawns them, so that they inherit the
+//! whole jail from the worker. Guest code may end, replace or imitate that process, but it can only forge reports about
+//! its own session. The thread that serves the session sends orders to the starter ([`ProgramServer`]). A caller reads
+//! and writes the streams of a program itself ([`Process`]), so that their contents are not buffered here.
 
 mod process;
 mod program;

@@ -1,4 +1,4 @@
-//! A program that a caller started, as its caller sees it.
+//! The caller's handle on a program that runs in a session.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -25,43 +25,44 @@ use sandfork_jail::sys::{errno_of, write_signals};
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum ProgramEnd {
-    /// It exited with this status.
+    /// The program exited with this status.
     Exited(u8),
-    /// This signal ended it.
+    /// The program was killed by this signal.
     Signal(i32),
-    /// It ran for longer than its time, and was killed with its process group.
+    /// The program ran longer than its timeout, and was killed with its process group.
     Timeout,
-    /// It printed more than it may, and was killed with its process group.
+    /// The program printed more than its output limit, and was killed with its process group.
     OutputLimit,
-    /// Its session ended, or what starts programs there did. Holds the reason, as part of a sentence.
+    /// The session or its starter process ended first. Holds the reason, as part of a sentence.
     Lost(String),
 }
 
-/// What comes of a program.
+/// An event of a program.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum ProcessEvent {
-    /// Bytes that it wrote to its standard output, or to its terminal.
+    /// Bytes that the program wrote to its standard output, or to its terminal.
     Stdout(Vec<u8>),
-    /// Bytes that it wrote to its standard error.
+    /// Bytes that the program wrote to its standard error.
     Stderr(Vec<u8>),
-    /// It ended. There are no further events.
+    /// The program ended. No further events follow.
     Ended(ProgramEnd),
 }
 
 /// How a program ended and what it printed.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ProgramReport {
-    /// How it ended.
+    /// How the program ended.
     pub end: ProgramEnd,
-    /// What it wrote to its standard output, as far as no other reader took it.
+    /// The bytes of standard output that no other reader took.
     pub stdout: Vec<u8>,
-    /// What it wrote to its standard error.
+    /// The bytes of standard error that no other reader took.
     pub stderr: Vec<u8>,
 }
 
-/// A program that a session runs. Clones are handles on the same program; any thread may use them.
+/// A program that a session runs. Clones are handles on the same program, and any thread may use them.
 ///
-/// A program that prints waits once its pipe is full, until a handle reads what it printed. It goes on without any
+/// A program blocks when its output pipe is full, until a handle reads from it. Dropping all handles does not end the
+/// program; [`Programs::connect`](super::Programs::connect) returns a new one.
 /// handle; [`Programs::connect`](super::Programs::connect) finds it again.
 #[derive(Clone, Debug)]
 pub struct Process(Arc<Shared>);
@@ -73,13 +74,13 @@ struct Shared {
     queue: Weak<Queue>,
     state: Mutex<State>,
     changed: Waiters,
-    /// Readable from its end on.
+    /// Readable once the program has ended.
     ended: EventFd,
     outputs: [Pipe; 2],
     stdin: Mutex<Option<Arc<OwnedFd>>>,
     has_stdin: bool,
     printed: AtomicU64,
-    may_print: u64,
+    output_limit: u64,
 }
 
 #[derive(Debug)]
@@ -90,23 +91,23 @@ struct Pipe {
 
 #[derive(Clone, Debug)]
 enum State {
-    Asked,
+    Starting,
     Refused(BesideRefusal),
     Running { pid: i32 },
     Ended { pid: i32, end: ProgramEnd },
 }
 
-/// A program's streams could not be made or used.
+/// Builds the error for streams that could not be created or used.
 pub fn streams_failed(errno: Errno) -> BesideRefusal {
     BesideRefusal::of_system("a program's streams could not be made or used", errno)
 }
 
 impl Process {
-    /// Makes a program's streams. Returns the ends that it gets, too.
+    /// Creates a program and its streams. Also returns the program's ends of the streams.
     pub(super) fn new(
         number: u64,
         wanted: &Program,
-        may_print: u64,
+        output_limit: u64,
         queue: &Arc<Queue>,
     ) -> Result<(Self, [OwnedFd; 3]), Errno> {
         let output = || -> Result<_, Errno> {
@@ -133,49 +134,49 @@ impl Process {
             number,
             argv: wanted.0.argv.clone(),
             queue: Arc::downgrade(queue),
-            state: Mutex::new(State::Asked),
+            state: Mutex::new(State::Starting),
             changed: Waiters::default(),
             ended: EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?,
             outputs: [stdout, stderr],
             stdin: Mutex::new(stdin),
             has_stdin: wanted.has_input(),
             printed: AtomicU64::new(0),
-            may_print,
+            output_limit,
         }));
         Ok((process, [their_stdin, their_stdout, their_stderr]))
     }
 
-    /// The number of its process in the sandbox, as the sandbox says. It identifies the program in its session.
+    /// Returns the PID in the sandbox, as reported from inside. It identifies the program within its session.
     pub fn pid(&self) -> i32 {
         match *lock(&self.0.state) {
             State::Running { pid } | State::Ended { pid, .. } => pid,
-            State::Asked | State::Refused(_) => 0,
+            State::Starting | State::Refused(_) => 0,
         }
     }
 
-    /// The program and its arguments.
+    /// Returns the program's name and arguments.
     pub fn argv(&self) -> &[String] {
         &self.0.argv
     }
 
-    /// How it ended, if it has. That it printed too much may be seen only when that is read.
+    /// Returns how the program ended, if it has. A violation of the output limit may show only once the output is read.
     pub fn end(&self) -> Option<ProgramEnd> {
         match &*lock(&self.0.state) {
-            State::Ended { end, .. } if !self.is_cut() => Some(end.clone()),
+            State::Ended { end, .. } if !self.exceeded_output() => Some(end.clone()),
             State::Ended { .. } => Some(ProgramEnd::OutputLimit),
             _ => None,
         }
     }
 
-    /// Whether it printed more than it may, of which the rest is lost.
-    fn is_cut(&self) -> bool {
-        self.0.printed.load(Ordering::Relaxed) > self.0.may_print
+    /// Whether the program exceeded its output limit. The excess is discarded.
+    fn exceeded_output(&self) -> bool {
+        self.0.printed.load(Ordering::Relaxed) > self.0.output_limit
     }
 
-    /// Waits for what comes next, until `until` if there is one. Returns `None` when that has passed.
+    /// Waits for the next event until `until`, if there is a deadline. Returns `None` at the deadline.
     ///
-    /// Each byte is delivered once, to one of the callers of this method. What it printed comes before its end; what
-    /// processes that it left behind print afterwards is lost.
+    /// Each byte is delivered once, to one of the callers of this method. Output is delivered before the end of the
+    /// program. Output that descendants of the program write after its end is lost.
     pub fn next_event(&self, until: Option<Instant>) -> Option<ProcessEvent> {
         loop {
             if let Some(event) = self.event_now() {
@@ -184,12 +185,12 @@ impl Process {
             if until.is_some_and(|until| clock::now() >= until) {
                 return None;
             }
-            // It fails only if the kernel is out of memory. Then the next attempt follows at once.
+            // Fails only if the kernel is out of memory. The loop then tries again at once.
             _ = wait(self.sources(), until);
         }
     }
 
-    /// Waits until it has ended.
+    /// Waits until the program has ended.
     pub fn wait(&self) -> ProgramReport {
         let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
         loop {
@@ -208,12 +209,12 @@ impl Process {
         }
     }
 
-    /// Sends a signal (signal(7)) to its process group; at level `landlock`, which has no groups, to the process.
-    /// Nothing happens if it has ended.
+    /// Sends a signal (signal(7)) to the program's process group. At level `landlock`, which has no process groups,
+    /// sends it to the process. Does nothing if the program has ended.
     ///
     /// # Errors
     ///
-    /// When there is no such signal.
+    /// If the signal number is invalid.
     pub fn kill(&self, signal: i32) -> Result<(), Error> {
         if !(1..=64).contains(&signal) {
             let problem = format!("{signal} is not the number of a signal (1 to 64)");
@@ -227,7 +228,7 @@ impl Process {
         Ok(())
     }
 
-    /// Tells its terminal a new size. Nothing happens if it has none.
+    /// Resizes the program's terminal. Does nothing if it has none.
     pub fn resize(&self, rows: u16, columns: u16) {
         self.command(Command::Size {
             number: self.0.number,
@@ -236,11 +237,11 @@ impl Process {
         });
     }
 
-    /// Writes all of this to its standard input. Waits while the program does not read.
+    /// Writes all bytes to the program's standard input. Blocks while the program does not read.
     ///
     /// # Errors
     ///
-    /// When it has no standard input or has closed it, or has ended.
+    /// If the program has no standard input, has closed it, or has ended.
     pub fn write_stdin(&self, bytes: &[u8]) -> Result<(), Error> {
         let mut rest = bytes;
         while !rest.is_empty() {
@@ -256,14 +257,14 @@ impl Process {
         Ok(())
     }
 
-    /// Closes its standard input: it reads the end of the file.
+    /// Closes the program's standard input, so that the program reads EOF.
     pub fn close_stdin(&self) {
         lock(&self.0.stdin).take();
     }
 
-    /// What comes next, if it is there.
+    /// Returns the next event without waiting.
     pub(crate) fn event_now(&self) -> Option<ProcessEvent> {
-        // First: what it wrote before its end is there then.
+        // Checked before the output is read: everything that the program wrote before its end is then in the pipes.
         let has_ended = self.end().is_some();
         let stdout = self.read(Stream::Stdout).map(ProcessEvent::Stdout);
         let output = stdout.or_else(|| self.read(Stream::Stderr).map(ProcessEvent::Stderr));
@@ -271,7 +272,7 @@ impl Process {
         output.or_else(|| end().map(ProcessEvent::Ended))
     }
 
-    /// What to wait for, for [`event_now`](Self::event_now).
+    /// Returns what to poll before [`event_now`](Self::event_now).
     pub(crate) fn sources(&self) -> [Option<(BorrowedFd<'_>, PollFlags)>; 3] {
         let [stdout, stderr] = self.0.outputs.each_ref().map(|pipe| {
             let is_open = !pipe.is_closed.load(Ordering::Relaxed);
@@ -284,12 +285,12 @@ impl Process {
         ]
     }
 
-    /// Its standard input, if that is open.
+    /// Returns the program's standard input, if it is open.
     pub(crate) fn stdin(&self) -> Option<Arc<OwnedFd>> {
         lock(&self.0.stdin).clone()
     }
 
-    /// Writes to its standard input what fits. Returns how much that was.
+    /// Writes as much to standard input as fits, and returns the number of bytes.
     pub(crate) fn write_now(&self, bytes: &[u8]) -> Result<usize, BesideRefusal> {
         if !self.0.has_stdin {
             let problem = "the program was started without standard input";
@@ -312,10 +313,10 @@ impl Process {
         with_buffer(|buffer| match read(&pipe.end, buffer) {
             Ok(length) if length > 0 => {
                 let printed = self.0.printed.fetch_add(length as u64, Ordering::Relaxed);
-                let room = self.0.may_print.saturating_sub(printed);
+                let room = self.0.output_limit.saturating_sub(printed);
                 let room = usize::try_from(room).unwrap_or(usize::MAX);
                 if length > room {
-                    // Guest code may keep it alive for a while, and have it print all that time.
+                    // Stop reading: guest code may delay the program's death, and keep it printing.
                     for pipe in &self.0.outputs {
                         pipe.is_closed.store(true, Ordering::Relaxed);
                     }
@@ -342,11 +343,11 @@ impl Process {
         }
     }
 
-    /// Waits until it runs, or was refused.
+    /// Waits until the program runs, or was refused.
     pub(super) fn await_start(&self) -> Result<(), BesideRefusal> {
         let state = lock(&self.0.state);
-        let asked = |state: &mut State| matches!(state, State::Asked);
-        match &*self.0.changed.wait_while(state, Duration::MAX, asked) {
+        let is_starting = |state: &mut State| matches!(state, State::Starting);
+        match &*self.0.changed.wait_while(state, Duration::MAX, is_starting) {
             State::Refused(refusal) => Err(refusal.clone()),
             _ => Ok(()),
         }
@@ -356,23 +357,24 @@ impl Process {
         self.0.number
     }
 
-    /// Notes that it runs. Returns whether it may: its caller may have been refused meanwhile.
-    pub(super) fn has_started(&self, pid: i32) -> bool {
+    /// Records that the program runs. Returns false if its caller has been refused meanwhile, so that the program must
+    /// be killed.
+    pub(super) fn mark_started(&self, pid: i32) -> bool {
         let mut state = lock(&self.0.state);
-        let is_asked = matches!(*state, State::Asked);
-        if is_asked {
+        let is_starting = matches!(*state, State::Starting);
+        if is_starting {
             *state = State::Running { pid };
             self.0.changed.notify_all();
         }
-        is_asked
+        is_starting
     }
 
-    pub(super) fn is_refused(&self, refusal: BesideRefusal) {
+    pub(super) fn refuse(&self, refusal: BesideRefusal) {
         *lock(&self.0.state) = State::Refused(refusal);
         self.0.changed.notify_all();
     }
 
-    pub(super) fn has_ended(&self, end: ProgramEnd) {
+    pub(super) fn mark_ended(&self, end: ProgramEnd) {
         let pid = self.pid();
         *lock(&self.0.state) = State::Ended { pid, end };
         self.0.changed.notify_all();
@@ -381,7 +383,7 @@ impl Process {
         _ = self.0.ended.write(1);
     }
 
-    /// Whether it was not refused and has not ended.
+    /// Whether the program runs: it has started and not ended.
     pub(super) fn is_running(&self) -> bool {
         matches!(*lock(&self.0.state), State::Running { .. })
     }

@@ -1,4 +1,4 @@
-//! What is to be run.
+//! A program that a caller wants to run.
 
 use std::time::Duration;
 
@@ -8,26 +8,26 @@ use crate::protocol::frame::encode_with;
 use crate::protocol::{FrameError, FrameLimits};
 use crate::supervisor::clock::time_of;
 
-/// The longest arguments and variables of a program together, bytes. The kernel allows 2 MiB in all, of which one
-/// string has at most 128 KiB.
+/// The maximum length of a program's arguments and variables together, in bytes. The kernel allows 2 MiB in all, and
+/// 128 KiB per string.
 pub const MOST_BYTES: usize = 3 << 19;
 
-/// The bounds of what is said to the starter. Larger than any program that can be asked for.
+/// The size limits of an order to the starter. Larger than any program that [`Program::check`] accepts.
 const ORDERS: FrameLimits = FrameLimits {
     header: 2 << 20,
     payload: 0,
 };
 
-/// The kind of terminal that programs find in `TERM`.
+/// The terminal type that programs find in `TERM`.
 const TERM: &str = "xterm-256color";
 
-/// A program to run in a session, beside its cells. It is jailed as the session's cells are, sees the same files, and
-/// what it uses counts towards the session's limits.
+/// A program to run in a session, beside its cells. It has the same jail and files as the cells, and its usage counts
+/// towards the session's limits.
 #[derive(Clone, Debug)]
 pub struct Program(pub(super) StartProgram);
 
 impl Program {
-    /// A program by its name or path, and its arguments. A name is looked up in the guest's `PATH`.
+    /// Creates a program from a name or path and its arguments. A name is looked up in the guest's `PATH`.
     pub fn new(argv: impl IntoIterator<Item = impl Into<String>>) -> Self {
         Self(StartProgram {
             argv: argv.into_iter().map(Into::into).collect(),
@@ -35,52 +35,52 @@ impl Program {
         })
     }
 
-    /// A line for the guest's shell.
+    /// Creates a program that runs a line in the guest's shell.
     pub fn shell(line: impl Into<String>) -> Self {
         Self::new(["/bin/sh".to_owned(), "-c".to_owned(), line.into()])
     }
 
-    /// The directory in which it starts, in place of the session's work directory, from which a relative path
-    /// starts.
+    /// Sets the directory in which the program starts. Defaults to the session's work directory, to which a relative
+    /// path is resolved.
     #[must_use]
     pub fn cwd(mut self, directory: impl Into<String>) -> Self {
         self.0.cwd = Some(directory.into());
         self
     }
 
-    /// Adds a variable to those that the session began with.
+    /// Adds a variable to the session's initial environment.
     #[must_use]
     pub fn env(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.0.env.insert(name.into(), value.into());
         self
     }
 
-    /// Gives it a standard input that [`Process::write_stdin`](super::Process::write_stdin) writes to. It is empty
-    /// otherwise.
+    /// Gives the program a standard input, which [`Process::write_stdin`](super::Process::write_stdin) writes to. It is
+    /// empty otherwise.
     #[must_use]
     pub const fn stdin(mut self) -> Self {
         self.0.stdin = true;
         self
     }
 
-    /// How long it may run. Its process group is killed then. Without this it runs until it ends, or its session
-    /// does.
+    /// Limits the time that the program may run, after which its process group is killed. Without a timeout, it runs
+    /// until it or its session ends.
     #[must_use]
     pub const fn timeout(mut self, timeout: Duration) -> Self {
         self.0.timeout = Some(timeout.as_secs_f64());
         self
     }
 
-    /// The most bytes that it may print, on both streams, in place of the policy's `limits.output`. It is killed when it
-    /// prints more.
+    /// Limits the bytes that the program may print on both streams together, in place of the policy's `limits.output`.
+    /// A program that prints more is killed.
     #[must_use]
     pub const fn output(mut self, bytes: u64) -> Self {
         self.0.output = Some(bytes);
         self
     }
 
-    /// Gives it a terminal of its own, of this size. What it prints is all standard output then, and what is written
-    /// to its standard input is typed.
+    /// Gives the program its own terminal of this size. All of its output is then standard output, and bytes written to
+    /// its standard input are typed.
     #[must_use]
     pub const fn terminal(mut self, rows: u16, columns: u16) -> Self {
         self.0.terminal = Some(ProgramTerminal { rows, columns });
@@ -89,14 +89,14 @@ impl Program {
 }
 
 impl Program {
-    /// The program that another process asks for.
+    /// Creates the program that a request over the protocol describes.
     pub(crate) const fn requested(wanted: StartProgram) -> Self {
         Self(wanted)
     }
 }
 
 impl Program {
-    /// Refuses what no program can be started with.
+    /// Rejects a program that can never be started.
     pub(super) fn check(&self) -> Result<(), BesideRefusal> {
         let Self(StartProgram { argv, cwd, env, .. }) = self;
         if argv.first().is_none_or(String::is_empty) {
@@ -122,7 +122,7 @@ impl Program {
         if env.iter().any(|(name, value)| is_wrong(name, value)) {
             return Err(no_text("a variable"));
         }
-        // Each also takes as much here as a `String`, however short it is.
+        // Counts the size of a `String` as well, which every entry takes here, however short it is.
         let of_env = env
             .iter()
             .map(|(name, value)| 2 * size_of::<String>() + name.len() + value.len() + 2);
@@ -137,18 +137,18 @@ impl Program {
         Ok(())
     }
 
-    /// Whether its standard input is written to.
+    /// Whether the caller can write to the program's standard input.
     pub(super) const fn has_input(&self) -> bool {
         self.0.stdin || self.0.terminal.is_some()
     }
 
-    /// How long it may run. What is no time ends it at once.
+    /// Returns the timeout. A value that is not a duration ends the program at once.
     pub(super) fn time(&self) -> Option<Duration> {
         let seconds = self.0.timeout?;
         Some(time_of(seconds).unwrap_or(Duration::ZERO))
     }
 
-    /// The message by which it is started: its fields, between NULs.
+    /// Encodes the order that starts the program: its fields, separated by NULs.
     pub(super) fn message(&self, number: u64, work: &str) -> Vec<u8> {
         let Self(StartProgram { argv, cwd, env, .. }) = self;
         let (kind, size) = match self.0.terminal {
@@ -173,7 +173,7 @@ impl Program {
     }
 }
 
-/// The frame of what is said to the starter.
+/// Encodes a message to the starter as a frame.
 pub fn framed(message: &[u8]) -> Vec<u8> {
     let mut frame = Vec::new();
     let encoded: Result<(), FrameError> = encode_with(&[], &ORDERS, &mut frame, |out| {

@@ -1,4 +1,4 @@
-//! The way from callers, on any thread, to the thread that serves the session.
+//! Carries commands from callers, on any thread, to the thread that serves the session.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -15,53 +15,53 @@ use crate::supervisor::descriptors::give_pipe;
 use crate::supervisor::watch::{self, DirectoryAnswer, Watcher};
 use crate::waiters::lock;
 
-/// The most programs of a session that run at once. Each costs the supervisor three pipes.
+/// The maximum number of programs that a session runs at once. Each costs the supervisor three pipes.
 pub const MOST_PROGRAMS: usize = 32;
 
-/// The most directories of a session that are watched at once.
+/// The maximum number of directory watches of a session.
 const MOST_WATCHES: usize = 8;
 
-/// What callers may do when another worker serves the session.
+/// What a caller can do again once another worker serves the session.
 const START: &str = "start the program";
 const WATCH: &str = "watch the directory";
 
-/// A handle on the programs of one session, for any thread. It serves the session's workers one after another.
+/// A handle on the programs of one session, for any thread. Stays valid when the session moves to another worker.
 #[derive(Clone, Debug)]
 pub struct Programs(Arc<Queue>);
 
-/// What callers want.
+/// The commands of callers, and the programs and watches of a session.
 #[derive(Debug)]
 pub struct Queue {
-    /// Written to after a command was added.
+    /// Signalled after a command is added.
     bell: EventFd,
     inner: Mutex<Inner>,
-    /// What a program may print that does not say how much.
+    /// The output limit of programs that do not set one, in bytes.
     output: u64,
 }
 
 #[derive(Debug, Default)]
 struct Inner {
     commands: VecDeque<Command>,
-    /// Why nothing can be started.
+    /// Why nothing can be started. `None` while the queue is open.
     closed: Option<Closed>,
     live: BTreeMap<u64, Process>,
     last: u64,
-    /// The user on the host that the worker has, if it has another one than the supervisor.
+    /// The worker's user on the host, if it is not the supervisor's.
     uid: Option<u32>,
     watches: Vec<Weak<watch::Shared>>,
 }
 
-/// Why nothing of a session can be started or watched.
+/// Why a session accepts no programs or watches.
 #[derive(Clone, Debug)]
 pub enum Closed {
-    /// It has ended. Holds the reason, as part of a sentence.
+    /// The session has ended. Holds the reason, as part of a sentence.
     Ended(String),
-    /// Another worker takes over.
+    /// The session is being restarted in another worker.
     Anew,
 }
 
 impl Closed {
-    /// Why what there is of it ends, as part of a sentence.
+    /// Returns why running programs and watches end, as part of a sentence.
     fn why(&self) -> &str {
         match self {
             Self::Ended(why) => why,
@@ -69,7 +69,7 @@ impl Closed {
         }
     }
 
-    /// Why something is refused that its caller may do `afterwards`, when another worker serves the session.
+    /// Returns the refusal of a request. `afterwards` is what its caller can do once another worker serves the session.
     fn refusal(&self, afterwards: &str) -> BesideRefusal {
         match self {
             Self::Ended(why) => BesideRefusal::Ended(why.clone()),
@@ -81,10 +81,10 @@ impl Closed {
     }
 }
 
-/// What a caller wants of a program, by the program's number, or of the session's files.
+/// A caller's command about a program, identified by its number, or about the session's files.
 #[derive(Debug)]
 pub enum Command {
-    /// A handle on the directory with this path.
+    /// Opens the directory at this path.
     Directory {
         path: String,
         answer: SyncSender<DirectoryAnswer>,
@@ -93,7 +93,7 @@ pub enum Command {
     Signal {
         number: u64,
         signal: i32,
-        /// Why the supervisor kills it.
+        /// Why the supervisor kills the program, if it does.
         cause: Option<ProgramEnd>,
     },
     Size {
@@ -103,7 +103,7 @@ pub enum Command {
     },
 }
 
-/// A program that is to be started, with the ends of its streams.
+/// A program to start, with its ends of the streams.
 #[derive(Debug)]
 pub struct Start {
     pub process: Process,
@@ -112,7 +112,8 @@ pub struct Start {
 }
 
 impl Start {
-    /// Gives its streams to the worker's user. Without input it has `/dev/null`, which is the host's.
+    /// Makes the worker's user the owner of the pipes. A program without input has the host's `/dev/null` instead of a
+    /// pipe.
     fn give_streams(&self, uid: Option<u32>) {
         let [stdin, stdout, stderr] = &self.streams;
         let input = Some(stdin).filter(|_| self.wanted.has_input());
@@ -123,26 +124,26 @@ impl Start {
 }
 
 impl Inner {
-    /// Whether something is wanted, or programs run.
-    fn is_asked(&self) -> bool {
+    /// Whether commands are pending or programs run.
+    fn has_work(&self) -> bool {
         !self.commands.is_empty() || !self.live.is_empty()
     }
 }
 
 impl Command {
-    /// Tells what waits for it why it is not carried out.
+    /// Refuses the command to the caller that waits for it.
     fn refuse(self, closed: &Closed) {
         match self {
-            // Its caller waits.
+            // The caller is waiting, so that the send cannot fail.
             Self::Directory { answer, .. } => _ = answer.send(Err(closed.refusal(WATCH))),
-            Self::Start(start) => start.process.is_refused(closed.refusal(START)),
+            Self::Start(start) => start.process.refuse(closed.refusal(START)),
             Self::Signal { .. } | Self::Size { .. } => {}
         }
     }
 }
 
 impl Programs {
-    /// For a session whose policy lets programs print so many bytes.
+    /// Creates the queue of a session whose programs may print `output` bytes.
     pub(crate) fn new(output: u64) -> Result<Self, BesideRefusal> {
         let bell = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK);
         Ok(Self(Arc::new(Queue {
@@ -156,16 +157,16 @@ impl Programs {
         Arc::clone(&self.0)
     }
 
-    /// A handle that watches directories of the session.
+    /// Returns a handle that watches directories of the session.
     pub(crate) fn watcher(&self) -> Watcher {
         Watcher(self.queue())
     }
 
-    /// Starts a program, and waits until it runs. A cell may run meanwhile.
+    /// Starts a program and waits until it runs. A cell may run meanwhile.
     ///
     /// # Errors
     ///
-    /// When the policy allows no programs, the session has ended or has 32 programs, or the program could not be
+    /// If the policy allows no programs, the session has ended or runs 32 programs, or the program could not be
     /// started.
     pub fn start(&self, program: Program) -> Result<Process, Error> {
         program.check()?;
@@ -176,7 +177,7 @@ impl Programs {
         Ok(process)
     }
 
-    /// The programs that run.
+    /// Returns the running programs.
     pub fn running(&self) -> Vec<Process> {
         let inner = lock(&self.0.inner);
         let live = inner.live.values();
@@ -185,7 +186,7 @@ impl Programs {
             .collect()
     }
 
-    /// The program that runs with this number.
+    /// Returns the running program with this PID.
     pub fn connect(&self, pid: i32) -> Option<Process> {
         let mut running = self.running().into_iter();
         running.find(|process| process.pid() == pid)
@@ -193,7 +194,7 @@ impl Programs {
 }
 
 impl Queue {
-    /// Adds a program that is to be started.
+    /// Adds a program to start.
     fn add(self: &Arc<Self>, wanted: Program) -> Result<Process, BesideRefusal> {
         let mut inner = lock(&self.inner);
         if let Some(closed) = &inner.closed {
@@ -219,7 +220,7 @@ impl Queue {
         Ok(process)
     }
 
-    /// Adds what is wanted of a session that has not ended.
+    /// Adds a command, or refuses it if the session has ended.
     pub(super) fn push(&self, command: Command) {
         let mut inner = lock(&self.inner);
         match &inner.closed {
@@ -235,15 +236,15 @@ impl Queue {
         _ = self.bell.write(1);
     }
 
-    /// Readable when there may be a command.
+    /// Returns the descriptor that is readable when commands may be pending.
     pub(in crate::supervisor) fn bell(&self) -> BorrowedFd<'_> {
         self.bell.as_fd()
     }
 
-    /// Takes all commands.
+    /// Removes and returns all pending commands.
     pub(super) fn take(&self) -> VecDeque<Command> {
         let mut inner = lock(&self.inner);
-        // Done while the queue is locked, so that a command added meanwhile is not missed.
+        // Cleared under the lock, so that a command that is added meanwhile signals again.
         _ = self.bell.read();
         let commands = std::mem::take(&mut inner.commands);
         for command in &commands {
@@ -254,7 +255,7 @@ impl Queue {
         commands
     }
 
-    /// Forgets a program that has ended, or has not begun.
+    /// Removes a program that has ended or was refused.
     pub(super) fn remove(&self, number: u64) {
         lock(&self.inner).live.remove(&number);
     }
@@ -278,24 +279,24 @@ impl Queue {
         Ok(())
     }
 
-    /// Waits for a handle on a directory.
+    /// Asks the session's thread to open a directory, and waits for the descriptor.
     pub(in crate::supervisor) fn directory(&self, path: &str) -> Result<OwnedFd, BesideRefusal> {
         let (answer, opened) = sync_channel(1);
         let path = path.to_owned();
         self.push(Command::Directory { path, answer });
-        // Each is answered.
+        // Every command is answered, so that this fails only with the session.
         let ended = |_| BesideRefusal::Ended("it was closed".to_owned());
         opened.recv().map_err(ended)?
     }
 
-    /// Whether something is asked for, or directories are watched.
+    /// Whether commands are pending, programs run, or directories are watched.
     pub(super) fn is_used(&self) -> bool {
         let inner = lock(&self.inner);
         let mut watches = inner.watches.iter().filter_map(Weak::upgrade);
-        inner.is_asked() || watches.any(|watch| !watch.has_ended())
+        inner.has_work() || watches.any(|watch| !watch.has_ended())
     }
 
-    /// Refuses what is asked for, for this reason.
+    /// Refuses all pending commands for this reason.
     pub(crate) fn refuse(&self, why: &str) {
         let closed = Closed::Ended(why.to_owned());
         for command in self.take() {
@@ -306,7 +307,7 @@ impl Queue {
         }
     }
 
-    /// Serves a worker that has this user on the host, if it has another one than the supervisor.
+    /// Sets the worker's user on the host, if it is not the supervisor's.
     pub fn serve(&self, uid: Option<u32>) {
         lock(&self.inner).uid = uid;
     }
@@ -316,19 +317,19 @@ impl Queue {
         lock(&self.inner).closed = None;
     }
 
-    /// Takes what watches directories, unless something else is asked for.
+    /// Removes and returns the watches, unless a command is pending or a program runs.
     pub(super) fn take_watches(&self) -> Option<Vec<Weak<watch::Shared>>> {
         let mut inner = lock(&self.inner);
-        let is_asked = inner.is_asked();
-        (!is_asked).then(|| std::mem::take(&mut inner.watches))
+        let has_work = inner.has_work();
+        (!has_work).then(|| std::mem::take(&mut inner.watches))
     }
 
-    /// Has watches end with the session's worker again.
+    /// Adds watches again, so that they end with the session's worker.
     pub(super) fn put_back(&self, watches: Vec<Weak<watch::Shared>>) {
         lock(&self.inner).watches.extend(watches);
     }
 
-    /// Accepts no more, and ends what there is for this reason.
+    /// Refuses all further commands, and ends all programs and watches.
     pub(crate) fn close(&self, closed: &Closed) {
         let mut inner = lock(&self.inner);
         inner.closed = Some(closed.clone());
@@ -345,9 +346,9 @@ impl Queue {
         }
         for process in live.into_values() {
             if process.is_running() {
-                process.has_ended(ProgramEnd::Lost(of_session.clone()));
+                process.mark_ended(ProgramEnd::Lost(of_session.clone()));
             } else if process.end().is_none() {
-                process.is_refused(closed.refusal(START));
+                process.refuse(closed.refusal(START));
             }
         }
     }

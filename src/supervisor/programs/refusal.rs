@@ -1,4 +1,4 @@
-//! Why a request for a program, or for a watch of a directory, was not carried out.
+//! The reasons for which a program was not started, or a directory is not watched.
 
 use nix::errno::Errno;
 
@@ -6,10 +6,10 @@ use crate::error::{Cause, ErrorKind};
 use crate::host::with_hint;
 use crate::supervisor::files::FileError;
 
-/// Why a policy lets a guest run no programs.
+/// The error for a policy that allows no programs.
 pub const NO_PROGRAMS: &str = "the policy lets a guest run no programs (`filesystem.system` is \"libraries\"): choose one that has \"programs\" there";
 
-/// Why there is no such program or watch, or the program was not given what was sent.
+/// Why a request about a program or a watch failed.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum BesideRefusal {
     /// The session has no worker. Holds the reason, as part of a sentence.
@@ -18,88 +18,88 @@ pub enum BesideRefusal {
     /// The program could not be started.
     #[error("`{name}` could not be started{}: {}", within(.directory.as_deref()), why_not(*.errno))]
     NotStarted {
-        /// What was to be started.
+        /// The program's name.
         name: String,
-        /// The directory that was asked for, which may be what is missing.
+        /// The requested directory, which may be what is missing.
         directory: Option<String>,
-        /// Why it was not.
+        /// The errno of the failed start.
         errno: Errno,
     },
     /// The directory cannot be opened.
     #[error(transparent)]
     File(#[from] FileError),
-    /// What no caller tells from others: a sentence.
+    /// Any other reason, which no caller needs to match. Holds a sentence.
     #[error("{1}")]
     Other(ErrorKind, String),
 }
 
 impl BesideRefusal {
-    /// The request cannot be carried out in this session.
+    /// Builds the refusal of a request that this session cannot satisfy.
     pub fn request(sentence: impl Into<String>) -> Self {
         Self::Other(ErrorKind::Request, sentence.into())
     }
 
-    /// The program has ended, or has closed its standard input.
+    /// Builds the refusal of input for a program that has ended or has closed its standard input.
     pub fn no_input() -> Self {
         Self::request("the program takes no input: it has ended, or has closed its standard input")
     }
 
-    /// A call of this process failed. `what` is what it was to do.
+    /// Builds the refusal for a failed system call of this process. `what` describes what failed.
     pub fn of_system(what: &str, errno: Errno) -> Self {
         let sentence = format!("{what}: {}", with_hint(errno));
         Self::Other(ErrorKind::System, sentence)
     }
 
-    /// The process that starts programs does not answer, or has not started the program with this name.
+    /// Builds the refusal for a program whose starter process was lost, or did not report the start in time.
     pub(super) fn without_starter(name: &str, loss: StarterLoss) -> Self {
-        // A guest can bring about any other loss. The session lives, and starts another starter.
+        // A guest can cause any other loss. The session continues, and a new starter is started on demand.
         let kind = match loss {
             StarterLoss::Unreached => ErrorKind::System,
             _ => ErrorKind::Busy,
         };
         let sentence = format!(
             "`{name}` was not reported to have started: the session's process that starts programs {}; start it again",
-            loss.words()
+            loss.description()
         );
         Self::Other(kind, sentence)
     }
 }
 
-/// How the process that starts programs was lost.
+/// How the starter process was lost.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum StarterLoss {
-    /// The kernel does not connect it.
+    /// Its link or signal could not be delivered to the worker.
     Unreached,
-    /// It has ended.
+    /// The starter has exited.
     Ended,
-    /// It reads nothing.
-    Deaf,
-    /// It reports nothing.
-    Silent,
+    /// The starter does not read its requests.
+    NotReading,
+    /// The starter does not report.
+    NotResponding,
     /// It could not be started itself.
     Unstarted(Errno),
 }
 
 impl StarterLoss {
-    /// What is the matter with it, as part of a sentence.
-    pub fn words(self) -> String {
-        let words = match self {
+    /// Returns the state of the starter, as part of a sentence.
+    pub fn description(self) -> String {
+        let text = match self {
             Self::Unreached => "could not be reached",
             Self::Ended => "has ended",
-            Self::Deaf => "does not read its requests",
-            Self::Silent => "does not answer",
+            Self::NotReading => "does not read its requests",
+            Self::NotResponding => "does not answer",
             Self::Unstarted(errno) => return format!("could not be started: {}", why_not(errno)),
         };
-        words.to_owned()
+        text.to_owned()
     }
 }
 
-/// Where a program was to be started, as part of a sentence.
+/// Returns the directory of a failed start, as part of a sentence.
 fn within(directory: Option<&str>) -> String {
     directory.map_or_else(String::new, |directory| format!(" in `{directory}`"))
 }
 
-/// Why the kernel does not start a program.
+/// Explains why the kernel refused to start a program.
 fn why_not(errno: Errno) -> &'static str {
     match errno {
         Errno::EAGAIN => "the session has as many processes as `limits.pids` lets it have",
@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_that_was_not_started_is_named_with_its_directory() {
+    fn failed_start_names_the_program_and_its_directory() {
         let refusal = |directory: Option<&str>| BesideRefusal::NotStarted {
             name: "make".to_owned(),
             directory: directory.map(str::to_owned),
@@ -149,14 +149,14 @@ mod tests {
     }
 
     #[test]
-    fn a_starter_that_a_guest_ends_is_no_fault_of_the_host() {
+    fn lost_starter_is_not_a_system_error() {
         let refusal = |loss| BesideRefusal::without_starter("make", loss);
         assert_eq!(refusal(StarterLoss::Unreached).kind(), ErrorKind::System);
         let unstarted = StarterLoss::Unstarted(Errno::EAGAIN);
         for loss in [
             StarterLoss::Ended,
-            StarterLoss::Deaf,
-            StarterLoss::Silent,
+            StarterLoss::NotReading,
+            StarterLoss::NotResponding,
             unstarted,
         ] {
             assert_eq!(refusal(loss).kind(), ErrorKind::Busy);

@@ -1,34 +1,34 @@
-//! What the process that starts programs says. Guest code may say the same. Pure.
+//! Parses the reports of the starter process. Guest code can forge them. Pure.
 
 use serde::Deserialize;
 
 use crate::protocol::{Frame, FrameLimits};
 
-/// The bounds of what it says, bytes.
+/// The size limits of a report in bytes.
 pub const REPORTS: FrameLimits = FrameLimits {
     header: 256,
     payload: 0,
 };
 
-/// One report of a program, by the number that the supervisor gave it.
+/// One report about a program, identified by the number that the supervisor gave it.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum Report {
-    /// It runs.
+    /// The program runs.
     Started {
         /// The program's number.
         id: u64,
-        /// The number of its process in the sandbox. No decision is made by it.
+        /// Its PID in the sandbox. No decision depends on it.
         pid: i32,
     },
-    /// It could not be started.
+    /// The program could not be started.
     Failed {
         /// The program's number.
         id: u64,
-        /// Why.
+        /// The errno of the failed start.
         errno: i32,
     },
-    /// It has ended.
+    /// The program has ended.
     Ended {
         /// The program's number.
         id: u64,
@@ -42,20 +42,21 @@ pub enum Report {
 }
 
 impl Report {
-    /// Reads a frame.
+    /// Parses a report from a frame.
     ///
     /// # Errors
     ///
-    /// When it is no report. Holds how, as part of a sentence.
+    /// If it is not a report. Holds the reason, as part of a sentence.
     pub fn parse(frame: &Frame) -> Result<Self, String> {
         let report = serde_json::from_slice(&frame.header);
-        let report = report.map_err(|error| format!("a report of a program is wrong: {error}"))?;
+        let report =
+            report.map_err(|error| format!("a report about a program is invalid: {error}"))?;
         match report {
             Self::Ended {
                 code: None,
                 signal: None,
                 ..
-            } => Err("it reported a program that ended in no way".to_owned()),
+            } => Err("it reported the end of a program without a status or signal".to_owned()),
             Self::Started { pid, .. } if pid <= 0 => {
                 Err(format!("it reported a program with the number {pid}"))
             }
@@ -76,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_starter_says_is_read() {
+    fn valid_reports_are_parsed() {
         let started = parsed(r#"{"kind":"started","id":3,"pid":7}"#);
         assert_eq!(started, Ok(Report::Started { id: 3, pid: 7 }));
         let ended = parsed(r#"{"kind":"ended","id":3,"signal":9}"#);
@@ -89,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_starter_says_is_refused() {
+    fn invalid_reports_are_refused() {
         for wrong in [
             "",
             "[]",

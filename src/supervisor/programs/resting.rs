@@ -1,4 +1,5 @@
-//! A session whose worker is copied, or that is to be paused: what is asked for then waits for its next worker.
+//! Holds back requests while a session's worker is copied or is about to be paused, until the session's next worker
+//! serves them.
 
 use std::mem;
 use std::sync::Weak;
@@ -7,13 +8,13 @@ use super::queue::Closed;
 use super::server::{CLOSED, ProgramServer};
 
 impl ProgramServer<'_> {
-    /// Whether programs run, or are about to, or directories are watched.
+    /// Whether programs run or are being started, or directories are watched.
     pub fn is_used(&self) -> bool {
         self.is_busy() || self.queue.is_used()
     }
 
-    /// Leaves what is asked for from now on to the session's next worker, unless there is something already. What watches
-    /// directories goes on meanwhile.
+    /// Leaves further requests to the session's next worker. Returns false if a request is pending or a program runs.
+    /// Directory watches continue meanwhile.
     pub fn rest(&mut self) -> bool {
         if self.is_busy() {
             return false;
@@ -24,14 +25,14 @@ impl ProgramServer<'_> {
         self.rests
     }
 
-    /// Serves what is asked for from now on.
+    /// Serves requests again.
     pub fn go_on(&mut self) {
         self.rests = false;
         self.closed = Closed::Ended(CLOSED.to_owned());
         self.queue.put_back(mem::take(&mut self.watches));
     }
 
-    /// Ends what watched directories before it rested.
+    /// Ends the directory watches that were active before [`rest`](Self::rest).
     pub fn end_watches(&mut self, why: &str) {
         for watch in mem::take(&mut self.watches)
             .iter()
@@ -41,8 +42,8 @@ impl ProgramServer<'_> {
         }
     }
 
-    /// Ends the starter, so that the worker can be copied. Returns whether there was one, and the name of a program
-    /// if one runs.
+    /// Ends the starter process, so that the worker can be copied. Returns whether there was one. The error is the name
+    /// of a program that is running.
     pub fn dismiss(&mut self) -> Result<bool, String> {
         let running = self.live.values().map(|live| &live.process);
         let waiting = self.waiting.iter().map(|(_, start)| &start.process);
@@ -53,7 +54,7 @@ impl ProgramServer<'_> {
     }
 }
 
-/// Every end of a loop ends its programs' handles, unless the session is paused.
+/// Closes the programs' handles when the loop ends, unless the session is being paused.
 impl Drop for ProgramServer<'_> {
     fn drop(&mut self) {
         if self.rests {

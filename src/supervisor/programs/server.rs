@@ -1,4 +1,4 @@
-//! The session's side: tells the process that starts programs what to do, and hears what came of it.
+//! Sends orders to the starter process in the sandbox, which spawns a session's programs, and handles its reports.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -14,7 +14,7 @@ use super::program::framed;
 use super::queue::{Closed, Command, Queue, Start};
 use super::refusal::{BesideRefusal, NO_PROGRAMS, StarterLoss};
 use super::report::{REPORTS, Report};
-use super::stage::{self, PATIENCE, Stage};
+use super::stage::{self, STEP_TIMEOUT, Stage};
 use super::summons::Summons;
 use crate::error::ErrorKind;
 use crate::supervisor::descriptors::socket_pair;
@@ -25,22 +25,22 @@ use crate::supervisor::watch;
 use sandfork_jail::sys;
 use sandfork_jail::sys::starter::SIGNAL;
 
-/// The most messages that the starter has not read. It reads at once, unless guest code stops it.
+/// The maximum number of messages that the starter has not read. It reads at once, unless guest code stops it.
 const MOST_UNREAD: usize = 256;
 
-/// Why a session has ended, if nothing else is known.
+/// Why a session has ended, if no other reason is known.
 pub const CLOSED: &str = "it was closed";
 
-/// What a session allows.
+/// What a session's programs may use.
 #[derive(Clone, Debug)]
 pub struct Terms<'a> {
-    /// The guest's work directory, as the guest sees it.
+    /// The work directory, as the guest sees it.
     pub work: String,
-    /// The files in it. There are none if the worker has ended.
+    /// The files in the work directory. `None` if the worker has ended.
     pub files: Option<WorkDir<'a>>,
-    /// Whether there is anything to run.
+    /// Whether the policy allows programs.
     pub has_programs: bool,
-    /// Whether the sandbox has terminals.
+    /// Whether the sandbox has pseudoterminals.
     pub has_terminals: bool,
 }
 
@@ -49,14 +49,14 @@ pub struct ProgramServer<'a> {
     pub(in crate::supervisor) queue: Arc<Queue>,
     terms: Terms<'a>,
     pub(super) link: Option<Link<OwnedFd>>,
-    /// Programs for whose start the worker is not ready, and until when each waits.
+    /// Programs to start once the worker is ready, each with its deadline.
     pub(super) waiting: VecDeque<(Instant, Box<Start>)>,
     pub(super) live: BTreeMap<u64, Live>,
-    /// Why there are no more programs.
+    /// Why the queue closes when this is dropped.
     pub(in crate::supervisor) closed: Closed,
-    /// Whether what is asked for waits for the session's next worker.
+    /// Whether requests wait for the session's next worker.
     pub(super) rests: bool,
-    /// What watched directories before that.
+    /// The directory watches that were active before that.
     pub(super) watches: Vec<Weak<watch::Shared>>,
 }
 
@@ -64,15 +64,15 @@ pub(super) struct Live {
     pub(super) process: Process,
     directory: Option<String>,
     stage: Stage,
-    /// When the starter is lost, if it has not answered.
+    /// When the starter counts as lost, if it has not answered.
     lost: Instant,
     timeout: Option<Duration>,
-    /// Why the supervisor has killed it.
+    /// Why the supervisor has killed the program.
     cause: Option<ProgramEnd>,
 }
 
 impl<'a> ProgramServer<'a> {
-    /// Serves the programs that are asked for in this queue.
+    /// Creates the server for this queue, and opens the queue.
     pub fn new(queue: Arc<Queue>, terms: Terms<'a>) -> Self {
         queue.open();
         Self {
@@ -87,12 +87,12 @@ impl<'a> ProgramServer<'a> {
         }
     }
 
-    /// Whether programs run, or are about to.
+    /// Whether programs run or are being started.
     pub fn is_busy(&self) -> bool {
         !(self.live.is_empty() && self.waiting.is_empty())
     }
 
-    /// What to wait for from the worker.
+    /// Returns what to poll from the worker.
     pub fn source<'b>(&'b self, summons: &'b Summons) -> Option<(BorrowedFd<'b>, PollFlags)> {
         match &self.link {
             Some(link) if link.unsent > 0 => {
@@ -104,15 +104,15 @@ impl<'a> ProgramServer<'a> {
         }
     }
 
-    /// When something is due.
+    /// Returns the next deadline.
     pub fn next_event(&self) -> Option<Instant> {
         let waiting = self.waiting.iter().map(|(until, _)| *until);
         let live = self.live.values().filter_map(|live| live.stage.until());
         waiting.chain(live).min()
     }
 
-    /// Carries out what callers want. Without `summons` no program can be started. `is_copied` says that the worker is
-    /// being copied. Returns whether a program is to be started.
+    /// Carries out pending commands. Without `summons` no program can be started. `is_copied` is set while the worker
+    /// is being copied. Returns whether a program is to be started.
     pub fn on_bell(
         &mut self,
         summons: Option<&mut Summons>,
@@ -126,16 +126,16 @@ impl<'a> ProgramServer<'a> {
                 Command::Directory { path, answer } => {
                     let files = self.terms.files.ok_or(FileError::Gone);
                     let opened = files.and_then(|files| files.watched(&files.path(&path)?));
-                    // Its caller waits.
+                    // The caller is waiting, so that the send cannot fail.
                     _ = answer.send(opened.map_err(BesideRefusal::File));
                 }
                 Command::Start(start) => {
                     if summons.is_none() {
                         refuse_without_starter(&start.process, StarterLoss::Unreached);
                     } else if let Some(refusal) = self.refusal(&start, is_copied) {
-                        start.process.is_refused(refusal);
+                        start.process.refuse(refusal);
                     } else {
-                        let until = now + stage::patience(start.wanted.time());
+                        let until = now + stage::start_timeout(start.wanted.time());
                         self.waiting.push_back((until, start));
                         has_more = true;
                     }
@@ -177,7 +177,7 @@ impl<'a> ProgramServer<'a> {
         })
     }
 
-    /// Starts what waits, if the worker is ready.
+    /// Starts the waiting programs if the worker is ready.
     fn start_waiting(&mut self, summons: &mut Summons, worker: BorrowedFd, now: Instant) {
         if self.waiting.is_empty() || !summons.is_ready() {
             return;
@@ -199,8 +199,8 @@ impl<'a> ProgramServer<'a> {
             let live = Live {
                 process,
                 directory: wanted.0.cwd,
-                stage: Stage::Asked(until),
-                lost: now + PATIENCE,
+                stage: Stage::Starting(until),
+                lost: now + STEP_TIMEOUT,
                 timeout,
                 cause: None,
             };
@@ -209,7 +209,7 @@ impl<'a> ProgramServer<'a> {
             let rest = frame.split_off(2);
             let second = frame.split_off(1);
             if let Some(link) = &mut self.link {
-                // One descriptor goes with each piece.
+                // Each piece of the frame carries one descriptor.
                 for (piece, stream) in [(frame, stdin), (second, stdout), (rest, stderr)] {
                     link.send(piece, Some(stream));
                 }
@@ -218,7 +218,7 @@ impl<'a> ProgramServer<'a> {
         self.end_if_stuck();
     }
 
-    /// Asks the worker to start a starter, which finds its link in the summons.
+    /// Makes the worker spawn a starter, which receives its link over the socket of `summons`.
     fn summon(&mut self, summons: &Summons, worker: BorrowedFd) -> Result<(), Errno> {
         let (ours, theirs) = socket_pair(SockType::Stream)?;
         summons.pass(&theirs)?;
@@ -236,7 +236,7 @@ impl<'a> ProgramServer<'a> {
                 return;
             }
             live.cause = cause;
-            live.stage = Stage::Killed(now + PATIENCE);
+            live.stage = Stage::Killed(now + STEP_TIMEOUT);
         }
         self.order(&format!("signal\0{number}\0{signal}"));
     }
@@ -251,11 +251,11 @@ impl<'a> ProgramServer<'a> {
     fn end_if_stuck(&mut self) {
         let unread = self.link.as_ref().map_or(0, Link::unsent_frames);
         if unread > MOST_UNREAD {
-            self.lose(StarterLoss::Deaf);
+            self.lose(StarterLoss::NotReading);
         }
     }
 
-    /// Reads what the worker or the starter says. Returns how it broke the protocol, if it has.
+    /// Reads messages of the worker or the starter. The error describes a violation of the protocol.
     pub fn on_readable(
         &mut self,
         summons: &mut Summons,
@@ -270,8 +270,8 @@ impl<'a> ProgramServer<'a> {
         match link.receive() {
             Ok(Received::Some) => {}
             Ok(Received::Nothing) => return Ok(()),
-            // With the worker, whose own end comes next and tells why. A caller that hears of its programs first
-            // would find its session alive.
+            // The starter ended with the worker, whose own end follows with its reason. Callers must not learn of their
+            // programs' end first, because the session would still look alive.
             Ok(Received::End) if worker.proc.is_ending() => {
                 self.link = None;
                 return Ok(());
@@ -297,23 +297,23 @@ impl<'a> ProgramServer<'a> {
     fn on_report(&mut self, report: Report, now: Instant) -> Result<(), String> {
         let (Report::Started { id, .. } | Report::Failed { id, .. } | Report::Ended { id, .. }) =
             report;
-        let unknown = || format!("it reported program {id}, which it does not have in this way");
+        let unknown = || format!("it reported program {id}, which cannot be in that state");
         let live = self.live.get_mut(&id).ok_or_else(unknown)?;
         match (report, live.stage) {
-            (Report::Started { pid, .. }, Stage::Asked(_)) => {
+            (Report::Started { pid, .. }, Stage::Starting(_)) => {
                 let until = live.timeout.and_then(|timeout| now.checked_add(timeout));
                 live.stage = Stage::Running(until);
-                if !live.process.has_started(pid) {
+                if !live.process.mark_started(pid) {
                     self.signal(id, libc::SIGKILL, Some(ProgramEnd::Timeout), now);
                 }
             }
-            (Report::Failed { errno, .. }, Stage::Asked(_)) => {
+            (Report::Failed { errno, .. }, Stage::Starting(_)) => {
                 let refusal = BesideRefusal::NotStarted {
                     name: live.process.argv()[0].clone(),
                     directory: live.directory.take(),
                     errno: Errno::from_raw(errno),
                 };
-                live.process.is_refused(refusal);
+                live.process.refuse(refusal);
                 self.live.remove(&id);
             }
             (Report::Ended { code, signal, .. }, Stage::Running(_) | Stage::Killed(_)) => {
@@ -322,9 +322,9 @@ impl<'a> ProgramServer<'a> {
                     (None, signal) => ProgramEnd::Signal(signal.unwrap_or_default()),
                 };
                 let cause = live.cause.take();
-                let is_cut = cause == Some(ProgramEnd::OutputLimit);
-                let end = cause.filter(|_| is_cut || code.is_none()).unwrap_or(own);
-                live.process.has_ended(end);
+                let is_over = cause == Some(ProgramEnd::OutputLimit);
+                let end = cause.filter(|_| is_over || code.is_none()).unwrap_or(own);
+                live.process.mark_ended(end);
                 self.live.remove(&id);
                 self.queue.remove(id);
             }
@@ -333,12 +333,12 @@ impl<'a> ProgramServer<'a> {
         Ok(())
     }
 
-    /// Handles what is due. Returns how the worker broke the protocol, if it has.
+    /// Handles expired deadlines. The error describes a violation of the protocol.
     pub fn on_time(&mut self, now: Instant) -> Result<(), String> {
         self.waiting.retain(|(until, start)| {
             let is_due = now >= *until;
             if is_due {
-                refuse_without_starter(&start.process, StarterLoss::Silent);
+                refuse_without_starter(&start.process, StarterLoss::NotResponding);
             }
             !is_due
         });
@@ -351,7 +351,7 @@ impl<'a> ProgramServer<'a> {
             .collect();
         for (number, stage) in due {
             match stage {
-                Stage::Asked(_) => self.on_silence(number, now),
+                Stage::Starting(_) => self.on_start_timeout(number, now),
                 Stage::Running(_) => {
                     self.signal(number, libc::SIGKILL, Some(ProgramEnd::Timeout), now);
                 }
@@ -361,29 +361,29 @@ impl<'a> ProgramServer<'a> {
         Ok(())
     }
 
-    /// A program's request has no answer yet. One that starts after all is killed then.
-    fn on_silence(&mut self, number: u64, now: Instant) {
+    /// Refuses a program that was not reported in time. If it starts later, it is killed then.
+    fn on_start_timeout(&mut self, number: u64, now: Instant) {
         match self.live.get_mut(&number) {
             Some(live) if now < live.lost => {
-                refuse_without_starter(&live.process, StarterLoss::Silent);
-                live.stage = Stage::Asked(live.lost);
+                refuse_without_starter(&live.process, StarterLoss::NotResponding);
+                live.stage = Stage::Starting(live.lost);
             }
-            _ => self.lose(StarterLoss::Silent),
+            _ => self.lose(StarterLoss::NotResponding),
         }
     }
 
-    /// The starter is of no more use. Another one is summoned for the next program.
+    /// Gives the starter up, with its programs. The next program starts another one.
     fn lose(&mut self, loss: StarterLoss) {
         self.link = None;
         for (number, live) in std::mem::take(&mut self.live) {
-            if matches!(live.stage, Stage::Asked(_)) {
+            if matches!(live.stage, Stage::Starting(_)) {
                 refuse_without_starter(&live.process, loss);
             } else {
                 let why = format!(
                     "the session's process that starts programs {}",
-                    loss.words()
+                    loss.description()
                 );
-                live.process.has_ended(ProgramEnd::Lost(why));
+                live.process.mark_ended(ProgramEnd::Lost(why));
                 self.queue.remove(number);
             }
         }
@@ -391,5 +391,5 @@ impl<'a> ProgramServer<'a> {
 }
 
 fn refuse_without_starter(process: &Process, loss: StarterLoss) {
-    process.is_refused(BesideRefusal::without_starter(&process.argv()[0], loss));
+    process.refuse(BesideRefusal::without_starter(&process.argv()[0], loss));
 }

@@ -1,36 +1,36 @@
-//! How far a program has come, and how long each step may take.
+//! The stages of a program, and how long each may take.
 
 use std::time::{Duration, Instant};
 
-/// How long the sandbox may take to start a program, or to end one that is killed. It takes milliseconds, but on a
-/// host with hundreds of busy processes a turn of the processor alone takes seconds.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+/// How long the sandbox may take to start a program, or to end a killed one. Either takes milliseconds, but on a host
+/// with hundreds of busy processes it can take seconds until a process is scheduled.
+pub const STEP_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The least of that time: a program's own time says nothing of its start.
+/// The minimum time to wait for a start. A program's own timeout does not limit its start.
 const LEAST: Duration = Duration::from_secs(5);
 
 #[derive(Clone, Copy)]
 pub enum Stage {
-    /// It is to be started. Its caller waits for that until then.
-    Asked(Instant),
-    /// It runs, until then if there is a limit.
+    /// Being started. Its caller waits until this deadline.
+    Starting(Instant),
+    /// Running, until this deadline if there is a timeout.
     Running(Option<Instant>),
-    /// It was killed, and must end until then.
+    /// Killed. It must end by this deadline.
     Killed(Instant),
 }
 
 impl Stage {
     pub fn until(self) -> Option<Instant> {
         match self {
-            Self::Asked(until) | Self::Killed(until) => Some(until),
+            Self::Starting(until) | Self::Killed(until) => Some(until),
             Self::Running(until) => until,
         }
     }
 }
 
-/// How long the caller of a program with this time waits for its start.
-pub fn patience(timeout: Option<Duration>) -> Duration {
-    timeout.map_or(PATIENCE, |timeout| timeout.clamp(LEAST, PATIENCE))
+/// Returns how long the caller of a program with this timeout waits for its start.
+pub fn start_timeout(timeout: Option<Duration>) -> Duration {
+    timeout.map_or(STEP_TIMEOUT, |timeout| timeout.clamp(LEAST, STEP_TIMEOUT))
 }
 
 #[cfg(test)]
@@ -38,12 +38,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_with_a_time_of_its_own_waits_no_longer_for_its_start() {
+    fn start_timeout_is_bounded_by_the_programs_timeout() {
         let seconds = Duration::from_secs;
-        assert_eq!(patience(None), PATIENCE);
-        assert_eq!(patience(Some(seconds(7))), seconds(7));
-        assert_eq!(patience(Some(seconds(3600))), PATIENCE);
-        // It is killed right after its start.
-        assert_eq!(patience(Some(Duration::ZERO)), LEAST);
+        assert_eq!(start_timeout(None), STEP_TIMEOUT);
+        assert_eq!(start_timeout(Some(seconds(7))), seconds(7));
+        assert_eq!(start_timeout(Some(seconds(3600))), STEP_TIMEOUT);
+        // Killed right after its start.
+        assert_eq!(start_timeout(Some(Duration::ZERO)), LEAST);
     }
 }

@@ -1,4 +1,4 @@
-//! How a worker learns of a starter's link.
+//! Passes a worker the link of its starter.
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
@@ -9,20 +9,20 @@ use nix::sys::stat::fstat;
 use crate::supervisor::descriptors::socket_pair;
 use sandfork_jail::sys;
 
-/// The socket over which a worker gets the links of its starters. The starter is a process that begins with the first
-/// program.
+/// The socket over which a worker receives the links of its starters. A starter is a process in the sandbox that spawns
+/// programs; it is started with the first program.
 #[derive(Debug)]
 pub struct Summons {
     /// Readable when the worker is ready.
     pub socket: OwnedFd,
     /// The inode of the worker's end.
     pub peer: u64,
-    /// Whether the worker has said that it may get the signal.
+    /// Whether the worker has reported that it handles the signal.
     is_ready: bool,
 }
 
 impl Summons {
-    /// Makes one. Returns the worker's end too.
+    /// Creates the socket. Also returns the worker's end.
     pub fn new() -> Result<(Self, OwnedFd), Errno> {
         let (socket, theirs) = socket_pair(SockType::Stream)?;
         let peer = fstat(&theirs)?.st_ino;
@@ -34,16 +34,16 @@ impl Summons {
         Ok((summons, theirs))
     }
 
-    /// Whether the worker may get the signal.
+    /// Whether the worker handles the signal.
     pub fn is_ready(&mut self) -> bool {
-        // Where the worker has closed its end, the next step fails.
+        // If the worker has closed its end, the next step fails.
         self.is_ready = self.is_ready
             || recv(self.socket.as_raw_fd(), &mut [0; 1], MsgFlags::MSG_DONTWAIT)
                 != Err(Errno::EAGAIN);
         self.is_ready
     }
 
-    /// Why the worker could not start the last starter, if it has said so. Guest code may say the same.
+    /// Returns why the worker could not start the last starter, if it has reported an error. Guest code can forge this.
     pub fn failure(&self) -> Option<Errno> {
         let mut errno = [0];
         match recv(self.socket.as_raw_fd(), &mut errno, MsgFlags::MSG_DONTWAIT) {
@@ -52,10 +52,10 @@ impl Summons {
         }
     }
 
-    /// Passes the worker a starter's link. Fails where the worker has left so many others unread that the socket takes
-    /// no more: waiting would be for guest code.
+    /// Passes a starter's link to the worker. Fails if the socket is full because the worker has left too many links
+    /// unread: waiting would block on guest code.
     pub fn pass(&self, link: &OwnedFd) -> Result<(), Errno> {
-        // What was said too late is of an earlier one.
+        // Discard late reports about earlier starters.
         _ = recv(
             self.socket.as_raw_fd(),
             &mut [0; 64],

@@ -1,4 +1,4 @@
-//! Programs of a session that has no way to start any.
+//! Tests with a session in which no program can be started.
 
 use std::os::fd::AsFd;
 use std::sync::mpsc::channel;
@@ -21,7 +21,7 @@ fn server(programs: &Programs) -> ProgramServer<'_> {
 }
 
 #[test]
-fn a_session_without_summons_answers_all_the_same() {
+fn start_without_a_starter_socket_is_refused() {
     let programs = Programs::new(1000).expect("a queue is made");
     let mut server = server(&programs);
     let (answer, answers) = channel();
@@ -52,7 +52,7 @@ fn a_session_without_summons_answers_all_the_same() {
 }
 
 #[test]
-fn a_program_does_not_wait_for_a_worker_that_is_never_ready() {
+fn start_times_out_if_the_worker_is_never_ready() {
     let programs = Programs::new(1000).expect("a queue is made");
     let mut server = server(&programs);
     let (mut summons, _theirs) = Summons::new().expect("a socket is made");
@@ -76,7 +76,7 @@ fn a_program_does_not_wait_for_a_worker_that_is_never_ready() {
     );
 }
 
-/// A descriptor in place of the worker's process, to which nothing is sent.
+/// Returns a descriptor to stand in for the worker's pidfd. Nothing is sent to it.
 fn other_process() -> std::fs::File {
     std::fs::File::open("/dev/null").expect("it is opened")
 }

@@ -81,7 +81,7 @@ pub struct Shared {
 #[derive(Debug)]
 enum State {
     /// Registered, but not yet watching.
-    Asked,
+    Registered,
     Watching {
         tree: Tree,
         /// When events may be read next.
@@ -132,7 +132,7 @@ impl Watch {
     pub(crate) fn events_now(&self) -> Result<Vec<FileEvent>, String> {
         let mut state = lock(&self.0.state);
         let (tree, ready) = match &mut *state {
-            State::Asked => return Ok(Vec::new()),
+            State::Registered => return Ok(Vec::new()),
             State::Ended(why) => return Err(why.clone()),
             State::Watching { tree, ready } => (tree, ready),
         };
@@ -154,7 +154,7 @@ impl Watch {
     pub(crate) fn sources(&self) -> ([Option<(BorrowedFd<'_>, PollFlags)>; 2], Option<Instant>) {
         let ready = match &*lock(&self.0.state) {
             State::Watching { ready, .. } => Some(*ready).filter(|ready| clock::now() < *ready),
-            State::Asked | State::Ended(_) => None,
+            State::Registered | State::Ended(_) => None,
         };
         let events = (self.0.inotify.as_fd(), PollFlags::POLLIN);
         let ended = (self.0.ended.as_fd(), PollFlags::POLLIN);
@@ -186,7 +186,7 @@ impl Shared {
             inotify: Inotify::init(flags).map_err(failed)?,
             ended: EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)
                 .map_err(failed)?,
-            state: Mutex::new(State::Asked),
+            state: Mutex::new(State::Registered),
             _slot: slot,
         })
     }
