@@ -156,7 +156,7 @@ fn flat_keyed(text: &str, key: &str) -> Option<u64> {
 }
 
 /// Whether a limit's file holds the value that was written. The kernel rounds a memory limit down to whole pages.
-pub fn says(file: &str, found: &str, written: &str) -> bool {
+pub fn holds(file: &str, found: &str, written: &str) -> bool {
     let unit = if file.starts_with("memory.") {
         page_size()
     } else {
@@ -201,14 +201,14 @@ mod tests {
 
     #[test]
     fn limit_matches_when_rounded_to_pages() {
-        assert!(says("memory.max", "67108864\n", "67108864"));
-        assert!(says("memory.max", "67108864\n", "67108865"));
+        assert!(holds("memory.max", "67108864\n", "67108864"));
+        assert!(holds("memory.max", "67108864\n", "67108865"));
         for found in ["67104768", "67112960", "max", "", "67108864 1"] {
-            assert!(!says("memory.max", found, "67108864"), "{found}");
+            assert!(!holds("memory.max", found, "67108864"), "{found}");
         }
-        assert!(says("cpu.max", "50000 100000\n", "50000 100000"));
+        assert!(holds("cpu.max", "50000 100000\n", "50000 100000"));
         for found in ["max 100000\n", "50000", "49152 100000"] {
-            assert!(!says("cpu.max", found, "50000 100000"), "{found}");
+            assert!(!holds("cpu.max", found, "50000 100000"), "{found}");
         }
     }
 

@@ -92,7 +92,7 @@ impl WorkerCgroup {
             for Setting { file, value, .. } in hierarchy.settings.iter().filter(is_limit) {
                 let found = self.made.limits.read(dir, file);
                 let found = found.map_err(|error| refused("read", &dir.join(file))(error))?;
-                if !files::says(file, &found, value) {
+                if !files::holds(file, &found, value) {
                     self.is_changed.set(true);
                     return Err(SupervisorError::NotEnforced {
                         layer: Layer::Cgroup,

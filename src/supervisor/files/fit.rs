@@ -85,10 +85,14 @@ mod tests {
             (["a", "a.b", "ab/c"], None),
             (["a", "b/../a", "c"], None),
         ] {
-            let says = conflict.map(|(file, beneath)| {
+            let sentence = conflict.map(|(file, beneath)| {
                 format!("`{file}` is a file, and `{beneath}` needs a directory there: rename one of both")
             });
-            assert_eq!(fit(&files.map(|path| (path, 1))).err(), says, "{files:?}");
+            assert_eq!(
+                fit(&files.map(|path| (path, 1))).err(),
+                sentence,
+                "{files:?}"
+            );
         }
     }
 
@@ -99,17 +103,17 @@ mod tests {
         assert_eq!(fit(&[("a", room)]), Ok(()));
         assert_eq!(fit(&[("a", room), ("empty", 0), ("a", page)]), Ok(()));
         let over = fit(&[("a", room - page + 1), ("b", 1)]).unwrap_err();
-        let says = format!(
+        let sentence = format!(
             "the files take {} bytes in whole pages, over the 64KiB of",
             room + page
         );
-        assert!(over.starts_with(&says), "{over}");
+        assert!(over.starts_with(&sentence), "{over}");
 
         let names: Vec<String> = (0..16).map(|number| format!("d/e/{number}")).collect();
         let files: Vec<_> = names.iter().map(|name| (name.as_str(), 0)).collect();
         assert_eq!(fit(&files[..13]), Ok(()));
         let over = fit(&files[..14]).unwrap_err();
-        let says = "the files are 17 with their directories, over the 16 of";
-        assert!(over.starts_with(says), "{over}");
+        let sentence = "the files are 17 with their directories, over the 16 of";
+        assert!(over.starts_with(sentence), "{over}");
     }
 }

@@ -65,7 +65,7 @@ impl Closed {
     fn why(&self) -> &str {
         match self {
             Self::Ended(why) => why,
-            Self::Anew => "it began anew",
+            Self::Anew => "it was restarted",
         }
     }
 
@@ -74,7 +74,7 @@ impl Closed {
         match self {
             Self::Ended(why) => BesideRefusal::Ended(why.clone()),
             Self::Anew => {
-                let sentence = format!("the session begins anew: {afterwards} afterwards");
+                let sentence = format!("the session is restarting: {afterwards} afterwards");
                 BesideRefusal::Other(ErrorKind::Busy, sentence)
             }
         }

@@ -75,13 +75,13 @@ fn new_file_in_a_hidden_directory_needs_the_hosts_directory() {
     ] {
         assert_eq!(made(path, Errno::ENOENT, &host), expected, "{path}");
     }
-    let unasked = made("/srv/d/new", Errno::ENOENT, &|_| None);
-    assert_eq!(unasked, Some((set("/srv/d/new"), None)));
+    let unchecked = made("/srv/d/new", Errno::ENOENT, &|_| None);
+    assert_eq!(unchecked, Some((set("/srv/d/new"), None)));
 }
 
 #[test]
 fn guests_private_directory_hides_the_hosts() {
-    let asked = |path: &str, errno, found: Option<bool>| {
+    let denial_of = |path: &str, errno, found: Option<bool>| {
         let claims = vec![claim("access", Some(path), errno)];
         let all = ended("", claims, &Ending::Exception, None, &|_| found);
         all.listed.into_iter().next()
@@ -93,14 +93,14 @@ fn guests_private_directory_hides_the_hosts() {
         // No setting shows anything of the host there.
         ("/dev/shm/x", None),
     ] {
-        let denial = asked(path, Errno::ENOENT, Some(true)).unwrap();
+        let denial = denial_of(path, Errno::ENOENT, Some(true)).unwrap();
         assert_eq!(denial.layer, Some(Layer::Mounts), "{path}");
         assert_eq!((denial.set.as_deref(), denial.on_host), (set, Some(true)));
         for found in [Some(false), None] {
-            assert_eq!(asked(path, Errno::ENOENT, found), None, "{path}");
+            assert_eq!(denial_of(path, Errno::ENOENT, found), None, "{path}");
         }
         // The guest's own file.
-        let own = asked(path, Errno::EACCES, Some(true)).unwrap();
+        let own = denial_of(path, Errno::EACCES, Some(true)).unwrap();
         assert_eq!((own.layer, own.key), (None, None), "{path}");
     }
 }
