@@ -2,6 +2,7 @@
 
 mod cells;
 mod clocks;
+mod directories;
 mod ends;
 mod files;
 mod guards;
@@ -41,6 +42,7 @@ pub const PARTS: [Part; 5] = [
 pub fn tests() -> Vec<Test> {
     let mut tests = cells::tests();
     tests.extend(clocks::tests());
+    tests.extend(directories::tests());
     tests.extend(ends::tests());
     tests.extend(files::tests());
     tests.extend(guards::tests());

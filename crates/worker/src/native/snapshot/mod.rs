@@ -3,6 +3,7 @@
 //! Guest code can call both functions. The first then sends the supervisor a message that it did not request, which
 //! ends the worker. The second waits for descriptors that never arrive.
 
+mod nearest;
 mod shareable;
 mod unpack;
 
@@ -15,7 +16,7 @@ use std::os::fd::{AsFd, AsRawFd, IntoRawFd, OwnedFd, RawFd};
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
 use nix::sys::stat::Mode;
-use nix::unistd::{Whence, close, lseek};
+use nix::unistd::{Whence, chdir, close, getcwd, lseek};
 use serde_json::json;
 
 pub use self::shareable::Arenas;
@@ -36,6 +37,7 @@ pub fn suspend_for_copy(number: &str) -> Result<String, String> {
     let number: u64 = number
         .parse()
         .map_err(|_| "the id of the request is not a number")?;
+    require_directory()?;
     let state = KernelState::save().map_err(|errno| failed("read the kernel's state", errno))?;
     let link = Link::inherited();
     let mut frame = StandingFrame::new(number, &[], &shareable::ranges());
@@ -64,6 +66,18 @@ pub fn suspend_for_copy(number: &str) -> Result<String, String> {
             Ok(number.to_string())
         }
     }
+}
+
+/// Checks that a restored copy can enter the current directory, because the guest may have removed its own access. A
+/// directory that was removed has no path, and copies start in the work directory.
+fn require_directory() -> Result<(), String> {
+    let Ok(path) = getcwd() else { return Ok(()) };
+    chdir(&path).map_err(|errno| {
+        let (path, errno) = (path.display(), errno.desc());
+        format!(
+            "the current directory `{path}` cannot be entered again: {errno}; change its mode first (chmod), or leave it"
+        )
+    })
 }
 
 /// The frame by which a worker reports that it is suspended. It has room for the address of the resume point, which is

@@ -21,6 +21,7 @@ use nix::sys::stat::{Mode, UtimensatFlags, fchmod, fstat, fstatat, futimens, mkd
 use nix::sys::time::TimeSpec;
 use nix::unistd::{UnlinkatFlags, linkat, mkfifoat, symlinkat, unlinkat};
 
+use super::nearest::Nearest;
 use sandfork_jail::archive::{ENTRY, Entry, Kind, PIECE, piece_of};
 
 /// The size of the copy buffer, bytes.
@@ -35,7 +36,7 @@ const MODE: u32 = 0o7777;
 /// The permission bits that no filter refuses; the others are set-user-ID and set-group-ID.
 const HARMLESS: u32 = 0o1777;
 
-const DIRECTORY: OFlag = OFlag::O_RDONLY
+pub(super) const DIRECTORY: OFlag = OFlag::O_RDONLY
     .union(OFlag::O_DIRECTORY)
     .union(OFlag::O_NOFOLLOW)
     .union(OFlag::O_CLOEXEC);
@@ -110,6 +111,8 @@ fn clear(
 /// inode number, and are renamed afterwards.
 struct Tree {
     root: OwnedFd,
+    /// Opens the directories in which files get their names.
+    nearest: Nearest,
     /// The directories that were not removed, by inode number, which is the same in every worker. They are not created
     /// again, because a tree may be at its inode quota.
     kept: BTreeMap<u64, OsString>,
@@ -132,6 +135,7 @@ impl Tree {
         let mut random = [0; 16];
         File::open("/dev/urandom")?.read_exact(&mut random)?;
         Ok(Self {
+            nearest: Nearest::new(root.try_clone()?),
             root,
             prefix: format!(".sandfork-{:032x}", u128::from_ne_bytes(random)),
             kept: BTreeMap::new(),
@@ -153,7 +157,7 @@ impl Tree {
             match entry.kind {
                 Kind::Root => {
                     for (path, of) in self.directories.iter().rev() {
-                        finish(&open_own(&self.root, path.as_os_str())?, *of)?;
+                        finish(self.nearest.open(Path::new(path))?, *of)?;
                     }
                     return finish(&self.root, entry);
                 }
@@ -247,14 +251,19 @@ impl Tree {
     }
 
     fn name(&mut self, inode: u64, path: OsString) -> io::Result<()> {
-        let root = &self.root;
+        let at = Path::new(&path);
+        let (above, name) = (
+            at.parent().unwrap_or(at),
+            at.file_name().unwrap_or_default(),
+        );
+        let staged = self.staged_name(inode);
+        let (root, above) = (&self.root, self.nearest.open(above)?);
         if let Some(kept) = self.kept.get(&inode) {
             if *kept != path {
-                mkdirat(root, path.as_os_str(), Mode::S_IRWXU)?;
+                mkdirat(above, name, Mode::S_IRWXU)?;
             }
         } else if self.unnamed.remove(&inode) {
-            let staged = self.staged_name(inode);
-            match renameat(root, staged.as_str(), root, path.as_os_str()) {
+            match renameat(root, staged.as_str(), above, name) {
                 // The directory exists already, because it contains a mount.
                 Err(Errno::ENOTEMPTY | Errno::EEXIST) => {
                     unlinkat(root, staged.as_str(), UnlinkatFlags::RemoveDir)?;
@@ -263,13 +272,7 @@ impl Tree {
             }
             self.named.insert(inode, path);
         } else if let Some(first) = self.named.get(&inode) {
-            linkat(
-                root,
-                first.as_os_str(),
-                root,
-                path.as_os_str(),
-                AtFlags::empty(),
-            )?;
+            linkat(root, first.as_os_str(), above, name, AtFlags::empty())?;
         }
         Ok(())
     }

@@ -18,12 +18,12 @@ use nix::sys::stat::{FileStat, SFlag, fstat};
 use nix::sys::statvfs::fstatvfs;
 use nix::unistd::{Whence, lseek};
 
-use super::refusal::{Doing, SnapshotRefusal};
-use super::shown_trees;
 use crate::plan::harmless;
 use crate::supervisor::as_guest::as_guest;
 use crate::supervisor::descriptors::{CHUNK, read_in_pieces};
 use crate::supervisor::files::{LentFiles, open_beneath, reopen};
+use crate::supervisor::snapshot::refusal::{Doing, SnapshotRefusal};
+use crate::supervisor::snapshot::shown_trees;
 use sandfork_jail::archive::{Entry, Kind, piece};
 use sandfork_jail::program::{HostIds, WorkerJail};
 use sandfork_jail::sys;
@@ -73,6 +73,7 @@ pub fn pack(
             inodes: used(directory)?.inodes,
             mounts: BTreeSet::new(),
             unreadable: None,
+            nearest: None,
         };
         tree.find()?;
         tree.require_unmoved(shown_trees(jail))?;
@@ -125,26 +126,30 @@ struct Tree<'a> {
     mounts: BTreeSet<PathBuf>,
     /// The path of the first file that its owner may not read.
     unreadable: Option<String>,
+    /// The directory that was listed last, and its path.
+    nearest: Option<(CString, OwnedFd)>,
 }
 
 impl Tree<'_> {
+    /// Finds all entries, depth first: a directory is then opened relative to one near it.
     fn find(&mut self) -> Result<(), SnapshotRefusal> {
-        let mut listed = 0;
-        self.list(c".", c"")?;
-        while let Some((path, inode)) = self.names.get(listed) {
-            let is_directory = self.nodes.get(inode).map(|node| node.kind) == Some(Kind::Directory);
-            let path = path.clone();
-            if is_directory {
-                self.list(&path, &path)?;
-            }
-            listed += 1;
+        let root = fstat(self.directory).doing("describe its directory")?;
+        self.check_mode(Kind::Directory, &root, c"")?;
+        let mut unlisted = vec![CString::default()];
+        while let Some(path) = unlisted.pop() {
+            let known = self.names.len();
+            self.list(path)?;
+            let kind = |inode| self.nodes.get(inode).map(|node| node.kind);
+            let found = self.names[known..].iter();
+            let directories = found.filter(|(_, inode)| kind(inode) == Some(Kind::Directory));
+            unlisted.extend(directories.map(|(path, _)| path.clone()));
         }
         Ok(())
     }
 
-    /// Adds the entries of a directory. `prefix` is the directory's path in `names`.
-    fn list(&mut self, path: &CStr, prefix: &CStr) -> Result<(), SnapshotRefusal> {
-        let directory = self.opened(path, open_beneath(self.directory, path, LISTED))?;
+    /// Adds the entries of a directory. An empty path is the root.
+    fn list(&mut self, prefix: CString) -> Result<(), SnapshotRefusal> {
+        let directory = self.opened(&prefix, self.open_directory(&prefix))?;
         // Read through /proc, because nix's `Dir::from_fd` leaks the descriptor if it fails.
         let listed = fs::read_dir(format!("/proc/self/fd/{}", directory.as_raw_fd()));
         for entry in listed.doing("list its directory")? {
@@ -165,7 +170,25 @@ impl Tree<'_> {
             }
             self.add(&directory, &name, path)?;
         }
+        self.nearest = Some((prefix, directory));
         Ok(())
+    }
+
+    /// Opens a directory, relative to the last one if that is above it: resolving every path from the root would take a
+    /// number of steps that grows with the square of the depth.
+    fn open_directory(&self, path: &CStr) -> Result<OwnedFd, Errno> {
+        let bytes = path.to_bytes_with_nul();
+        if bytes == [0] {
+            return open_beneath(self.directory, c".", LISTED);
+        }
+        let below = self.nearest.as_ref().and_then(|(nearest, directory)| {
+            let rest = bytes.strip_prefix(nearest.to_bytes())?.strip_prefix(b"/")?;
+            Some((directory, CStr::from_bytes_with_nul(rest).ok()?))
+        });
+        match below {
+            Some((directory, rest)) => open_beneath(directory, rest, LISTED),
+            None => open_beneath(self.directory, path, LISTED),
+        }
     }
 
     /// Adds an entry. `name` is resolved relative to its own directory, because a guest can nest directories so deeply
@@ -199,27 +222,40 @@ impl Tree<'_> {
             SFlag::S_IFSOCK => return refuse("a socket"),
             _ => return refuse("a device"),
         };
-        let owner_may = match kind {
-            Kind::Directory => 0o500,
-            Kind::File => 0o400,
-            _ => 0,
-        };
-        if stat.st_mode & owner_may != owner_may {
-            // A restored worker could not map the file again, and the session would be lost.
-            let path = self.path(&path);
-            if self.lent.is_some() {
-                return Err(SnapshotRefusal::Unreadable(path));
-            }
-            self.unreadable.get_or_insert(path);
-        }
+        self.check_mode(kind, &stat, &path)?;
         self.names.push((path.clone(), stat.st_ino));
         let node = Node { kind, stat, path };
         self.nodes.entry(stat.st_ino).or_insert(node);
         Ok(())
     }
 
+    /// Records or refuses a file that its owner may not read: a restored worker could not map it again, or open what is
+    /// in it, and a paused session would be lost.
+    fn check_mode(
+        &mut self,
+        kind: Kind,
+        stat: &FileStat,
+        path: &CStr,
+    ) -> Result<(), SnapshotRefusal> {
+        let owner_may = match kind {
+            Kind::Directory => 0o500,
+            Kind::File => 0o400,
+            _ => 0,
+        };
+        if stat.st_mode & owner_may != owner_may {
+            let path = self.path(path);
+            if self.lent.is_some() {
+                return Err(SnapshotRefusal::Unreadable(path));
+            }
+            self.unreadable.get_or_insert(path);
+        }
+        Ok(())
+    }
+
     fn path(&self, path: &CStr) -> String {
-        format!("{}/{}", self.root.display(), path.to_string_lossy())
+        let path = OsStr::from_bytes(path.to_bytes());
+        let path = self.root.components().chain(Path::new(path).components());
+        path.collect::<PathBuf>().to_string_lossy().into_owned()
     }
 
     /// Requires that each path of `shown` is still a mount point: renaming a parent directory moves the mount with it.
@@ -357,34 +393,4 @@ fn entry(
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Packs a directory with three files of two pages each, as if the kernel had counted `inodes` and `bytes`.
-    fn packed(inodes: u64, bytes: u64) -> Result<(), SnapshotRefusal> {
-        let directory = tempfile::tempdir().expect("a directory");
-        for name in ["a", "b", "c"] {
-            fs::write(directory.path().join(name), [1; 8192]).expect("it is written");
-        }
-        let opened = File::open(directory.path()).expect("it is there").into();
-        let mut tree = Tree {
-            root: Path::new("/work"),
-            directory: &opened,
-            lent: None,
-            nodes: BTreeMap::new(),
-            names: Vec::new(),
-            inodes,
-            mounts: BTreeSet::new(),
-            unreadable: None,
-        };
-        tree.find()?;
-        tree.write(&mut io::sink(), bytes)
-    }
-
-    #[test]
-    fn more_than_the_kernel_counted_is_not_packed() {
-        assert_eq!(packed(4, 3 * 8192), Ok(()));
-        assert_eq!(packed(2, 3 * 8192), Err(SnapshotRefusal::Changed));
-        assert_eq!(packed(4, 3 * 8192 - 1), Err(SnapshotRefusal::Changed));
-    }
-}
+mod tests;
