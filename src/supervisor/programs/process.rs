@@ -63,7 +63,6 @@ pub struct ProgramReport {
 ///
 /// A program blocks when its output pipe is full, until a handle reads from it. Dropping all handles does not end the
 /// program; [`Programs::connect`](super::Programs::connect) returns a new one.
-/// handle; [`Programs::connect`](super::Programs::connect) finds it again.
 #[derive(Clone, Debug)]
 pub struct Process(Arc<Shared>);
 

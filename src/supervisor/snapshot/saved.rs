@@ -203,7 +203,7 @@ impl Image {
         reader.code.update(&sections.prefix);
         let mut head = Vec::new();
         copy(&mut reader, &mut head, sections.head).map_err(io)?;
-        // The authentication code covers the whole file. Until it is verified, nothing is parsed.
+        // The authentication code at the end covers the whole file. Until it is verified, the contents are opaque bytes.
         let (memory, reserved) =
             Medium::Disk.reserve(sections.memory, sections.trees, &shelf.on_disk)?;
         copy(&mut reader, &mut &memory, sections.memory).map_err(io)?;
