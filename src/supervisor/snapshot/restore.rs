@@ -49,7 +49,7 @@ impl Image {
     pub fn plan(
         &self,
         target: &Source,
-        own: &CopyPoint,
+        target_point: &CopyPoint,
         number: u64,
     ) -> Result<(OwnedFd, Vec<Step>), SnapshotRefusal> {
         let regions = target.regions("maps")?;
@@ -57,20 +57,23 @@ impl Image {
         let no_room = || SnapshotRefusal::Mapping("its mappings leave no room".into());
         let blob = hole(&self.lists.regions, &regions).ok_or_else(no_room)?;
         let mut blob = BlobData::new(blob);
-        if own.images.len() != self.layers.files().len() {
+        if target_point.images.len() != self.layers.files().len() {
             let why = "it has not received all memory files".to_owned();
             return Err(SnapshotRefusal::Guest(why));
         }
-        let (its, places) = (self.layers.pages(), self.layers.places(&own.images));
-        let stood = &self.lists.standing;
-        let shareable = stood.shareable.iter().map(|[start, end]| *start..*end);
+        let (source_pages, places) = (
+            self.layers.pages(),
+            self.layers.places(&target_point.images),
+        );
+        let point = &self.lists.standing;
+        let shareable = point.shareable.iter().map(|[start, end]| *start..*end);
         let shareable = in_order(shareable.collect());
         let source = Memory {
             regions: &self.lists.regions,
-            pages: &its,
+            pages: &source_pages,
             guards: &self.lists.guards,
             shareable: (self.kind == ImageKind::Copy).then_some(&shareable),
-            thread: stood.thread,
+            thread: point.thread,
             is_saved: self.kind == ImageKind::Saved,
         };
         let target_memory = Memory {
@@ -78,18 +81,18 @@ impl Image {
             pages: &pages.own,
             guards: &pages.guards,
             shareable: None,
-            thread: own.thread,
+            thread: target_point.thread,
             is_saved: false,
         };
         let plan = steps(
             source,
             places,
-            stood.program_break,
+            point.program_break,
             target_memory,
             &mut blob,
         )?;
         target.require_same(&plan, &self.lists.files)?;
-        let bytes = blob.finish(stood.place, number, &plan.steps);
+        let bytes = blob.finish(point.place, number, &plan.steps);
         // The blob's code and buffer precede the data.
         if (DATA_AT + bytes.len()) as u64 > LARGEST_BLOB {
             return Err(SnapshotRefusal::Fragmented(plan.steps.len()));

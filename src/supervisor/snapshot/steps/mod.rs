@@ -210,9 +210,9 @@ impl Steps<'_> {
         range: &Range<u64>,
     ) {
         let length = range.end - range.start;
-        let (shared, its) = self.share(wanted, source, range);
+        let (shared, copied) = self.share(wanted, source, range);
         let mut protection = own.protection;
-        if !its.is_empty() && protection.written() != protection {
+        if !copied.is_empty() && protection.written() != protection {
             protection = wanted.protection.written();
             self.maps
                 .push(Step::protect(range.start, length, protection));
@@ -229,7 +229,7 @@ impl Steps<'_> {
                 .within(range)
                 .flat_map(|pages| split(&pages, &shared));
             let own = own.filter_map(|(pages, is_replaced)| (!is_replaced).then_some(pages));
-            for (pages, who) in compare(its.into_iter(), own) {
+            for (pages, who) in compare(copied.into_iter(), own) {
                 let length = pages.end - pages.start;
                 match who {
                     Who::Source => self.read(&pages),

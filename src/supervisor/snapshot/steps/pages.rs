@@ -20,18 +20,18 @@ pub fn compare(
     target: impl Iterator<Item = Range<u64>>,
 ) -> Vec<(Range<u64>, Who)> {
     let (mut source, mut target) = (source, target);
-    let (mut its, mut own) = (source.next(), target.next());
+    let (mut left, mut right) = (source.next(), target.next());
     let mut found = Vec::new();
     loop {
-        match (&mut its, &mut own) {
+        match (&mut left, &mut right) {
             (None, None) => return found,
             (Some(pages), None) => {
                 found.push((pages.clone(), Who::Source));
-                its = source.next();
+                left = source.next();
             }
             (None, Some(pages)) => {
                 found.push((pages.clone(), Who::Target));
-                own = target.next();
+                right = target.next();
             }
             (Some(a), Some(b)) => {
                 let (end, who) = match a.start.cmp(&b.start) {
@@ -47,10 +47,10 @@ pub fn compare(
                     b.start = end;
                 }
                 if a.is_empty() {
-                    its = source.next();
+                    left = source.next();
                 }
-                if own.as_ref().is_some_and(Range::is_empty) {
-                    own = target.next();
+                if right.as_ref().is_some_and(Range::is_empty) {
+                    right = target.next();
                 }
             }
         }

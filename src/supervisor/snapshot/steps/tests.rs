@@ -30,9 +30,9 @@ fn made(
     source: (&str, &[Range<u64>]),
     target: (&str, &[Range<u64>]),
 ) -> Result<Vec<Step>, SnapshotRefusal> {
-    let (its, own) = (regions(source.0), regions(target.0));
+    let (source_regions, target_regions) = (regions(source.0), regions(target.0));
     let source = Memory {
-        regions: &its,
+        regions: &source_regions,
         pages: source.1,
         guards: &[],
         shareable: Some(&SHAREABLE),
@@ -40,7 +40,7 @@ fn made(
         is_saved: false,
     };
     let target = Memory {
-        regions: &own,
+        regions: &target_regions,
         pages: target.1,
         guards: &[],
         shareable: None,
@@ -79,9 +79,9 @@ fn common_mapping_is_compared() {
 #[test]
 fn guards_are_installed_and_removed() {
     let text = "10000-20000 rw-p 0 00:00 0 ";
-    let (own, missing) = (regions(text), []);
+    let (target_regions, missing) = (regions(text), []);
     let source = Memory {
-        regions: &own,
+        regions: &target_regions,
         pages: &[0x1_2000..0x1_3000],
         guards: &[0x1_1000..0x1_2000],
         shareable: None,
@@ -281,10 +281,10 @@ const ELSEWHERE: (&str, &str) = (
 );
 
 fn made_elsewhere(source: &str, target: &str) -> Result<Plan, SnapshotRefusal> {
-    let (its, own) = (regions(source), regions(target));
+    let (source_regions, target_regions) = (regions(source), regions(target));
     let pages = [0x2_0000..0x2_1000];
     let source = Memory {
-        regions: &its,
+        regions: &source_regions,
         pages: &pages,
         guards: &[],
         shareable: None,
@@ -292,7 +292,7 @@ fn made_elsewhere(source: &str, target: &str) -> Result<Plan, SnapshotRefusal> {
         is_saved: false,
     };
     let target = Memory {
-        regions: &own,
+        regions: &target_regions,
         pages: &[0x6_1000..0x6_2000],
         guards: &[],
         shareable: None,
