@@ -1,6 +1,7 @@
 //! Opens the directories of a tree relative to the directory that was opened last.
 //!
-//! Resolving every path from the root would take a number of steps that grows with the square of a tree's depth.
+//! Resolving every path from the root would take a number of steps that grows with the square of a tree's depth. (What
+//! remains of that growth is Landlock's: it checks all directories above a file that is renamed.)
 
 use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
@@ -8,9 +9,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
-use nix::fcntl::{OpenHow, ResolveFlag, openat2};
+use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2};
 
-use super::unpack::DIRECTORY;
+/// Landlock checks every directory above one that is opened for reading, but none for a path descriptor.
+const DIRECTORY: OFlag = OFlag::O_PATH
+    .union(OFlag::O_DIRECTORY)
+    .union(OFlag::O_CLOEXEC);
 
 /// The directory of a tree that was opened last.
 pub struct Nearest {
@@ -24,7 +28,7 @@ impl Nearest {
         Self { root, last: None }
     }
 
-    /// Opens a directory of the tree, without following links or entering mounts.
+    /// Returns a path descriptor (`O_PATH`) of a directory of the tree, opened without following links or entering mounts.
     pub fn open(&mut self, path: &Path) -> Result<&OwnedFd, Errno> {
         if path.as_os_str().is_empty() {
             return Ok(&self.root);

@@ -17,7 +17,10 @@ use nix::NixPath;
 use nix::dir::Dir;
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, OpenHow, ResolveFlag, open, openat, openat2, renameat};
-use nix::sys::stat::{Mode, UtimensatFlags, fchmod, fstat, fstatat, futimens, mkdirat, utimensat};
+use nix::sys::stat::{
+    FchmodatFlags, Mode, UtimensatFlags, fchmod, fchmodat, fstat, fstatat, futimens, mkdirat,
+    utimensat,
+};
 use nix::sys::time::TimeSpec;
 use nix::unistd::{UnlinkatFlags, linkat, mkfifoat, symlinkat, unlinkat};
 
@@ -36,7 +39,7 @@ const MODE: u32 = 0o7777;
 /// The permission bits that no filter refuses; the others are set-user-ID and set-group-ID.
 const HARMLESS: u32 = 0o1777;
 
-pub(super) const DIRECTORY: OFlag = OFlag::O_RDONLY
+const DIRECTORY: OFlag = OFlag::O_RDONLY
     .union(OFlag::O_DIRECTORY)
     .union(OFlag::O_NOFOLLOW)
     .union(OFlag::O_CLOEXEC);
@@ -157,7 +160,7 @@ impl Tree {
             match entry.kind {
                 Kind::Root => {
                     for (path, of) in self.directories.iter().rev() {
-                        finish(self.nearest.open(Path::new(path))?, *of)?;
+                        finish_directory(&mut self.nearest, Path::new(path), *of)?;
                     }
                     return finish(&self.root, entry);
                 }
@@ -305,13 +308,28 @@ fn copy(reader: &mut impl Read, file: &File, size: u64) -> io::Result<()> {
 
 /// Sets the attributes that writing to a file changes: mode and times.
 fn finish(handle: &OwnedFd, entry: Entry) -> io::Result<()> {
-    let set = |mask| fchmod(handle.as_fd(), Mode::from_bits_truncate(entry.mode & mask));
-    match set(MODE) {
-        Err(Errno::EPERM) => set(HARMLESS)?,
-        other => other?,
-    }
+    set_mode(entry, |mode| fchmod(handle.as_fd(), mode))?;
     let time = time_of(entry);
     Ok(futimens(handle.as_fd(), &time, &time)?)
+}
+
+/// Sets what filling a directory changes.
+fn finish_directory(nearest: &mut Nearest, path: &Path, entry: Entry) -> io::Result<()> {
+    let name = path.file_name().unwrap_or_default();
+    let above = nearest.open(path.parent().unwrap_or(path))?;
+    set_mode(entry, |mode| {
+        fchmodat(above, name, mode, FchmodatFlags::FollowSymlink)
+    })?;
+    let (time, flags) = (time_of(entry), UtimensatFlags::NoFollowSymlink);
+    Ok(utimensat(above, name, &time, &time, flags)?)
+}
+
+fn set_mode(entry: Entry, set: impl Fn(Mode) -> Result<(), Errno>) -> Result<(), Errno> {
+    let mode = |mask| Mode::from_bits_truncate(entry.mode & mask);
+    match set(mode(MODE)) {
+        Err(Errno::EPERM) => set(mode(HARMLESS)),
+        other => other,
+    }
 }
 
 fn time_of(entry: Entry) -> TimeSpec {
