@@ -168,7 +168,7 @@ fn hosts_that_cannot_be_allowed_are_refused() {
         ))
     };
     assert_snapshot!(allow("'*'"), @r#"tenant.toml:4: network.allow: "*": this pattern would allow every host: name the hosts, or the domains as in "*.example.org""#);
-    assert_snapshot!(allow("'*.com'"), @r#"tenant.toml:4: network.allow: "*.com" has every name of a top-level domain: name a domain, as in "*.example.org", or write `private = true` for a network of your own"#);
+    assert_snapshot!(allow("'*.com'"), @r#"tenant.toml:4: network.allow: "*.com" covers a whole top-level domain: name a domain, as in "*.example.org", or write `private = true` for a network of your own"#);
     assert_snapshot!(allow("'https://a.example'"), @r#"tenant.toml:4: network.allow: "https://a.example": ":" does not belong to a host: write the name alone, such as "api.github.com", and ports in `ports`"#);
     assert_snapshot!(allow("'a.example:443'"), @r#"tenant.toml:4: network.allow: "a.example:443": ":" does not belong to a host: write the name alone, such as "api.github.com", and ports in `ports`"#);
     assert_snapshot!(allow("'10.0.0.1'"), @r#"tenant.toml:4: network.allow: "10.0.0.1" is an address of a private network: write `private = true` to allow it"#);

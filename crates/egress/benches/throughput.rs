@@ -1,12 +1,12 @@
-//! How fast a guest's connection carries bytes from a host, beside a direct connection of the same two programs, and
-//! beside the least that a process between them can do: `cargo bench -p sandfork-egress`.
+//! Measures the throughput of a guest's connection to a host, relative to a direct connection between the same two
+//! programs and to a minimal relay between them: `cargo bench -p sandfork-egress`.
 #![allow(
     missing_docs,
     dead_code,
     unused_imports,
     clippy::expect_used,
     clippy::unwrap_used,
-    reason = "a bench that uses what the tests have"
+    reason = "a bench that shares modules with the tests"
 )]
 
 #[path = "../tests/process/http2.rs"]
@@ -32,10 +32,10 @@ use crate::scene::{Setup, connect, read_head, rule};
 use crate::servers::Server;
 use crate::tls::{Hosts, client};
 
-/// What each connection carries.
+/// Bytes transferred on each connection.
 const BYTES: usize = 1 << 30;
 const MEBIBYTES: u32 = 1 << 10;
-/// Each kind is measured so often, in turns with the direct one.
+/// Measurements of each kind, alternating with the direct connection.
 const ROUNDS: usize = 7;
 
 const REQUEST: &str = "GET / HTTP/1.1\r\nHost: a.example:PORT\r\nConnection: close\r\n\r\n";
@@ -50,7 +50,7 @@ fn send(stream: &mut impl Write) {
     _ = sent.and_then(|()| stream.flush());
 }
 
-/// MiB a second.
+/// Returns the throughput in MiB/s.
 fn receive(stream: &mut (impl Read + Write), port: u16) -> f64 {
     let start = Instant::now();
     let request = REQUEST.replace("PORT", &port.to_string());
@@ -66,8 +66,8 @@ fn receive(stream: &mut (impl Read + Write), port: u16) -> f64 {
     f64::from(MEBIBYTES) / start.elapsed().as_secs_f64()
 }
 
-/// The port of a relay that asks nothing: for each way a thread and a pipe, two calls for each piece, and no limit, name
-/// or count.
+/// Starts a minimal relay and returns its port: a thread and a pipe for each direction, two system calls for each
+/// chunk, and no limits, names or accounting.
 fn bare_relay(port: u16) -> u16 {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
     let own = listener.local_addr().expect("an address").port();
@@ -77,10 +77,10 @@ fn bare_relay(port: u16) -> u16 {
             let host = connect((Ipv4Addr::LOCALHOST, port));
             let one_way = |from: TcpStream, to: TcpStream| {
                 let (read, write) = pipe().expect("a pipe");
-                let most = fcntl(&write, FcntlArg::F_SETPIPE_SZ(1 << 18)).expect("room");
-                let most = usize::try_from(most).expect("a size");
+                let capacity = fcntl(&write, FcntlArg::F_SETPIPE_SZ(1 << 18)).expect("room");
+                let capacity = usize::try_from(capacity).expect("a size");
                 let flags = SpliceFFlags::SPLICE_F_MOVE;
-                while let Ok(mut held @ 1..) = splice(&from, None, &write, None, most, flags) {
+                while let Ok(mut held @ 1..) = splice(&from, None, &write, None, capacity, flags) {
                     while held > 0 {
                         match splice(&read, None, &to, None, held, flags) {
                             Ok(moved) => held -= moved,
@@ -107,7 +107,7 @@ fn median(rates: impl Iterator<Item = f64>) -> f64 {
     rates[rates.len() / 2]
 }
 
-/// Each round begins with the direct rate and ours.
+/// Prints the medians. Each round holds the direct rate first and the rate through the process second.
 fn report<const KINDS: usize>(name: &str, aim: f64, rates: &[[f64; KINDS]]) {
     let direct = median(rates.iter().map(|rates| rates[0]));
     let ours = median(rates.iter().map(|rates| rates[1]));
@@ -138,7 +138,7 @@ fn main() {
     let of_bare = median(rounds.iter().map(|[_, ours, bare]| 100.0 * ours / bare));
     let bare = median(rounds.iter().map(|[direct, _, bare]| 100.0 * bare / direct));
     println!(
-        "a relay that asks nothing: {bare:.0} % of the direct one; raw has {of_bare:.0} % of it"
+        "a bare relay: {bare:.0} % of the direct connection; raw reaches {of_bare:.0} % of the bare relay"
     );
     drop(scene);
 

@@ -1,42 +1,41 @@
-//! Which addresses a connection may go to.
+//! Classifies IP addresses and decides which of them a connection may use.
 //!
-//! A name of the policy may lead anywhere: its owner decides what it resolves to, and may change that at any time.
-//! So every address is judged by what it is, in every notation by which one address stands for another.
+//! The owner of an allowed name decides what it resolves to and may change that at any time. Every address is therefore
+//! classified by its value, in every notation that maps one address to another.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use serde::{Deserialize, Serialize};
 
-/// What lies behind an address.
+/// The kind of network or host that an address belongs to.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AddressClass {
     /// The public Internet.
     Public,
-    /// A private network (RFC 1918, RFC 4193), or that of a provider behind its translation (RFC 6598). So are the
-    /// addresses for benchmarks and documentation (RFC 2544, RFC 5737): no host of the Internet has them, but some
-    /// proxies let them stand for names.
+    /// A private network (RFC 1918, RFC 4193) or carrier-grade NAT (RFC 6598). Also the ranges for benchmarks and
+    /// documentation (RFC 2544, RFC 5737): no host of the Internet uses them, but some proxies map names to them.
     Private,
-    /// This machine itself.
+    /// This machine.
     Own,
-    /// The services by which a cloud tells a machine its credentials.
+    /// The metadata services from which machines in a cloud obtain credentials.
     Metadata,
-    /// The link that the machine is on.
+    /// The local link of this machine.
     LinkLocal,
-    /// No single host: unspecified, multicast, broadcast, reserved, and tunnels whose far end the address itself
-    /// chooses (6to4, Teredo).
+    /// Not a single host: unspecified, multicast, broadcast or reserved addresses, and tunnels (6to4, Teredo) whose far
+    /// end is encoded in the address.
     Unusable,
 }
 
-/// The addresses of clouds' metadata services that lie outside the link-local ranges or within private ones.
+/// Addresses of cloud metadata services outside the link-local ranges or inside private ranges.
 const METADATA: [IpAddr; 7] = [
     // Amazon, Google, Azure, Oracle, DigitalOcean and others.
     IpAddr::V4(Ipv4Addr::new(169, 254, 169, 254)),
-    // Credentials of containers at Amazon.
+    // Amazon: credentials of containers.
     IpAddr::V4(Ipv4Addr::new(169, 254, 170, 2)),
     // Alibaba.
     IpAddr::V4(Ipv4Addr::new(100, 100, 100, 200)),
-    // The host of an Azure machine.
+    // Azure: the host of a virtual machine.
     IpAddr::V4(Ipv4Addr::new(168, 63, 129, 16)),
     // Oracle, and others that follow OpenStack.
     IpAddr::V4(Ipv4Addr::new(192, 0, 0, 192)),
@@ -46,40 +45,40 @@ const METADATA: [IpAddr; 7] = [
     IpAddr::V6(Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254)),
 ];
 
-/// The addresses that a rule opens beyond the public ones.
+/// The addresses that a rule allows in addition to public ones.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reach {
     /// None.
     #[default]
     Public,
-    /// Those of private networks and of this machine.
+    /// Addresses of private networks and of this machine.
     Private,
 }
 
 impl AddressClass {
-    /// What lies behind the address, as far as the address alone shows.
+    /// Classifies an address. Only its value counts, not the interfaces of this machine.
     pub fn of(address: IpAddr) -> Self {
         match address.to_canonical() {
             metadata if METADATA.contains(&metadata) => Self::Metadata,
-            IpAddr::V4(address) => of_ipv4(address),
-            IpAddr::V6(address) => of_ipv6(address),
+            IpAddr::V4(address) => classify_ipv4(address),
+            IpAddr::V6(address) => classify_ipv6(address),
         }
     }
 
-    /// Whether a connection to such an address is allowed. `named`: the policy names the address itself, not a name
-    /// that resolves to it.
+    /// Returns whether a connection to an address of this class is allowed. `named` means that the policy contains the
+    /// address itself rather than a name that resolves to it.
     pub fn is_allowed(self, reach: Reach, named: bool) -> bool {
         match self {
             Self::Public => true,
             Self::Private | Self::Own => reach == Reach::Private,
-            // The owner of a name must not be able to choose these.
+            // The owner of a name must not be able to choose these addresses.
             Self::Metadata | Self::LinkLocal => reach == Reach::Private && named,
             Self::Unusable => false,
         }
     }
 
-    /// The class in words, as part of a sentence.
+    /// Returns the class as part of a sentence.
     pub fn as_words(self) -> &'static str {
         match self {
             Self::Public => "a public address",
@@ -87,13 +86,13 @@ impl AddressClass {
             Self::Own => "an address of this machine",
             Self::Metadata => "the address of a cloud's metadata service",
             Self::LinkLocal => "a link-local address",
-            Self::Unusable => "not the address of one host",
+            Self::Unusable => "not the address of a single host",
         }
     }
 }
 
-/// The special addresses of IPv4 in the registries of IANA, by their prefixes. All others are public.
-const OF_IPV4: [([u8; 4], u32, AddressClass); 14] = [
+/// The special-purpose IPv4 prefixes of the IANA registries. All other addresses are public.
+const IPV4_PREFIXES: [([u8; 4], u32, AddressClass); 14] = [
     ([127, 0, 0, 0], 8, AddressClass::Own),
     ([169, 254, 0, 0], 16, AddressClass::LinkLocal),
     ([10, 0, 0, 0], 8, AddressClass::Private),
@@ -110,25 +109,26 @@ const OF_IPV4: [([u8; 4], u32, AddressClass); 14] = [
     ([224, 0, 0, 0], 3, AddressClass::Unusable),
 ];
 
-/// The same of IPv6, by the first three numbers of their prefixes: the first that fits decides. All others are unusable.
-const OF_IPV6: [([u16; 3], u32, AddressClass); 9] = [
+/// The special-purpose IPv6 prefixes, by their first three segments. The first match decides; other addresses are
+/// unusable.
+const IPV6_PREFIXES: [([u16; 3], u32, AddressClass); 9] = [
     ([0xfe80, 0, 0], 10, AddressClass::LinkLocal),
     ([0xfc00, 0, 0], 7, AddressClass::Private),
-    // Site-local, before RFC 3879.
+    // Site-local, deprecated by RFC 3879.
     ([0xfec0, 0, 0], 10, AddressClass::Private),
-    // A translation to IPv4 within one network (RFC 8215).
+    // Local-use translation to IPv4 (RFC 8215).
     ([0x64, 0xff9b, 1], 48, AddressClass::Private),
     ([0x2001, 0xdb8, 0], 32, AddressClass::Private),
     ([0x3fff, 0, 0], 20, AddressClass::Private),
-    // Teredo and what else belongs to the protocol itself.
+    // Teredo and other IETF protocol assignments.
     ([0x2001, 0, 0], 23, AddressClass::Unusable),
     // 6to4.
     ([0x2002, 0, 0], 16, AddressClass::Unusable),
     ([0x2000, 0, 0], 3, AddressClass::Public),
 ];
 
-fn of_ipv4(address: Ipv4Addr) -> AddressClass {
-    let mut found = OF_IPV4.iter().filter(|(prefix, length, _)| {
+fn classify_ipv4(address: Ipv4Addr) -> AddressClass {
+    let mut found = IPV4_PREFIXES.iter().filter(|(prefix, length, _)| {
         let mask = u32::MAX << (32 - length);
         address.to_bits() & mask == u32::from_be_bytes(*prefix)
     });
@@ -137,16 +137,16 @@ fn of_ipv4(address: Ipv4Addr) -> AddressClass {
         .map_or(AddressClass::Public, |(.., class)| *class)
 }
 
-fn of_ipv6(address: Ipv6Addr) -> AddressClass {
+fn classify_ipv6(address: Ipv6Addr) -> AddressClass {
     if address == Ipv6Addr::LOCALHOST {
         return AddressClass::Own;
     }
     if let [0x64, 0xff9b, 0, 0, 0, 0, _, _] = address.segments() {
-        // The well-known translation to IPv4 (RFC 6052), which has such an address in its last four bytes.
+        // The well-known prefix for translation to IPv4 (RFC 6052): the last four bytes hold the IPv4 address.
         let [.., a, b, c, d] = address.octets();
         return AddressClass::of(Ipv4Addr::new(a, b, c, d).into());
     }
-    let mut found = OF_IPV6.iter().filter(|([a, b, c], length, _)| {
+    let mut found = IPV6_PREFIXES.iter().filter(|([a, b, c], length, _)| {
         let mask = u128::MAX << (128 - length);
         address.to_bits() & mask == Ipv6Addr::new(*a, *b, *c, 0, 0, 0, 0, 0).to_bits()
     });
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn each_address_is_judged_by_what_it_stands_for() {
+    fn addresses_are_classified_in_every_notation() {
         let table = [
             (
                 AddressClass::Public,
@@ -210,7 +210,7 @@ mod tests {
                 AddressClass::Unusable,
                 "192.88.99.1 :: ff02::1 2002:7f00:1:: 2002:808:808:: 2001::1",
             ),
-            // IPv4 in IPv6 as it was once written.
+            // Deprecated IPv4-compatible notation, and reserved ranges.
             (
                 AddressClass::Unusable,
                 "::127.0.0.1 ::8.8.8.8 100::1 5f00::1",
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_policy_itself_can_name_a_metadata_service() {
+    fn metadata_services_need_an_address_in_the_policy() {
         use AddressClass as C;
         let allowed = |reach, named| {
             let classes = [

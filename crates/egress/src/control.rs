@@ -1,8 +1,8 @@
-//! Messages between the supervisor and the egress process.
+//! The messages between the supervisor and the egress process.
 //!
-//! Both are trusted. Each message is one datagram of JSON. The control socket starts the process and gives it
-//! workers; its end ends the process. Each worker has a socket of its own, the link, on which the supervisor asks
-//! for reports; its end ends every connection of the worker.
+//! Both ends are trusted. Each message is one JSON datagram. On the control socket the supervisor starts the process
+//! and passes it the sockets of workers; closing the control socket ends the process. Each worker also has a link, a
+//! socket on which the supervisor requests reports; closing the link ends every connection of that worker.
 
 use std::net::{IpAddr, SocketAddr, SocketAddrV4};
 use std::path::PathBuf;
@@ -14,103 +14,103 @@ use serde::{Deserialize, Serialize};
 use crate::refusal::Verdict;
 use crate::rules::Rules;
 
-/// Supervisor to process, on the control socket.
+/// A message from the supervisor to the process, on the control socket.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum ToEgress {
-    /// The first message.
+    /// The first message: the configuration.
     Start(Box<Start>),
-    /// A worker. Descriptors: its link, then a socket for each of `sockets`.
+    /// A worker to serve. Descriptors: its link, then one socket for each of `sockets`.
     Serve {
-        /// What each socket is bound to.
+        /// The purpose and address of each socket.
         sockets: Vec<ServiceSocket>,
     },
-    /// What the host's resolver is now.
+    /// The current resolver configuration of the host.
     Resolve(Resolution),
 }
 
-/// The configuration that the process receives before it confines itself.
+/// The configuration, which the process receives before it confines itself.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Start {
-    /// The policy's rules, with secrets in place of references.
+    /// The policy's rules, with secrets substituted for references.
     pub rules: Rules,
-    /// The maximum number of connections of one worker at a time.
+    /// The maximum number of concurrent connections of a worker.
     pub connections: u32,
-    /// The maximum number of bytes that one worker sends and receives.
+    /// The maximum number of bytes that a worker may send and receive in total.
     pub bytes: u64,
-    /// The proxy for all that is not private.
+    /// The proxy for all hosts that are not private.
     pub proxy: Option<Proxy>,
-    /// Whether the caller decides on each connection that the rules allow.
+    /// Whether the caller must approve each connection that the rules allow.
     #[serde(default)]
     pub asks: bool,
-    /// How names are resolved.
+    /// The resolver configuration.
     pub resolution: Resolution,
-    /// A file with the certificates that the host trusts.
+    /// The PEM file with the host's trusted certificates.
     pub trust: Option<PathBuf>,
-    /// The authority of an earlier process, which guests trust already.
+    /// The CA of an earlier process of this sandbox, which its guests already trust.
     pub authority: Option<Authority>,
-    /// The ids to take, if the supervisor is root.
+    /// The user and group ids to switch to, if the supervisor is root.
     pub identity: Option<HostIds>,
-    /// The system calls that the process may make.
+    /// The seccomp filter of the process.
     pub filter: BpfProgram,
     /// The kernel's Landlock ABI.
     pub landlock_abi: u32,
 }
 
-/// A proxy for the host's own connections.
+/// An upstream proxy.
 #[derive(Clone, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Proxy {
-    /// Its host.
+    /// The host name or address of the proxy.
     pub host: crate::host::Host,
-    /// Its port.
+    /// The port of the proxy.
     pub port: u16,
     /// The value of `Proxy-Authorization`.
     pub authorization: Option<String>,
 }
 
-/// Shows no password.
+/// Hides the password.
 impl std::fmt::Debug for Proxy {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Proxy({}:{})", self.host, self.port)
     }
 }
 
-/// How names are resolved.
+/// The resolver configuration of the host.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Resolution {
-    /// Resolvers, in the order in which they are asked.
+    /// The resolvers, in the order in which they are queried.
     pub servers: Vec<SocketAddr>,
-    /// Names with their addresses, which no resolver is asked for.
+    /// Names with static addresses (`/etc/hosts`), which take precedence over the resolvers.
     pub hosts: Vec<(String, IpAddr)>,
 }
 
-/// A certificate authority that the guests of one sandbox trust, and no one else.
+/// A certificate authority (CA) that only the guests of one sandbox trust.
 #[derive(Clone, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Authority {
-    /// The certificate, for guests (PEM).
+    /// The certificate for the guests (PEM).
     pub certificate: String,
-    /// The key (PKCS #8 in base64).
+    /// The private key (PKCS #8 in base64).
     pub key: String,
 }
 
-/// Shows no key.
+/// Hides the key.
 impl std::fmt::Debug for Authority {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Authority")
     }
 }
 
-/// A socket that was made in a worker's network namespace.
+/// A socket that was created in a worker's network namespace.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
 pub struct ServiceSocket {
-    /// What it serves.
+    /// The service behind the socket.
     pub serves: Service,
-    /// The address that it is bound to.
+    /// The address that the socket is bound to.
     pub address: SocketAddrV4,
 }
 
 impl ServiceSocket {
-    /// The socket as the jail makes it.
+    /// Returns the description by which the jail creates the socket.
     pub fn to_make(self) -> NetworkSocket {
         NetworkSocket {
             transport: match self.serves {
@@ -122,32 +122,32 @@ impl ServiceSocket {
     }
 }
 
-/// What a socket serves.
+/// The service behind a socket.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Service {
-    /// The resolver, over UDP.
+    /// The DNS resolver, over UDP.
     Names,
-    /// Connections: to the proxy at its address, and to names at their made-up ones.
+    /// TCP connections to the proxy's address and to the made-up addresses of names.
     Connections,
 }
 
-/// Process to supervisor, on the control socket.
+/// A message from the process to the supervisor, on the control socket.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum FromEgress {
-    /// The process has confined itself and serves.
+    /// The process has confined itself and is serving.
     Ready(Authority),
-    /// It could not; the process ends.
+    /// The process failed to start and ends.
     Failed(NotReady),
 }
 
-/// Why the process does not serve.
+/// The reason why the process failed to start.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct NotReady {
-    /// What failed, as part of a sentence.
+    /// The step that failed, as part of a sentence.
     pub what: String,
-    /// What to do about it, if it is not the host that allows too little.
+    /// The remedy, unless the cause is a restriction of the host.
     pub remedy: Option<String>,
 }
 
@@ -157,55 +157,55 @@ impl From<String> for NotReady {
     }
 }
 
-/// Supervisor to process, on a link.
+/// A message from the supervisor to the process, on a link.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ToNetwork {
-    /// Report what happened since the last report.
+    /// Requests a report of the activity since the last report.
     Report,
-    /// Count so many bytes as if the worker had sent them, which an earlier worker of its session has. Not answered.
+    /// Charges bytes to the worker's quota that an earlier worker of its session has used. Not acknowledged.
     Spend(u64),
-    /// What the caller has decided about a connection.
+    /// The caller's decision about a connection.
     Decided {
-        /// The question's number.
+        /// The number of the question.
         question: u64,
-        /// Whether it is allowed; `None` if the caller has given no decision.
+        /// Whether the connection is allowed; `None` if the caller has made no decision.
         allowed: Option<bool>,
     },
 }
 
-/// Process to supervisor, on a link.
+/// A message from the process to the supervisor, on a link.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FromNetwork {
-    /// What happened since the last report.
+    /// The activity since the last report.
     Report(Report),
-    /// Whether a connection may be made.
+    /// A request for a decision about a connection.
     Question(Question),
 }
 
-/// A connection that the rules allow, and the caller may refuse.
+/// A connection that the rules allow and that the caller must approve.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Question {
-    /// Its number, which the answer repeats.
+    /// The number of the question, which the decision repeats.
     pub question: u64,
-    /// The host, as the guest named it.
+    /// The host, as named by the guest.
     pub host: String,
     /// The port.
     pub port: u16,
-    /// The addresses, one of which is dialled; none if a proxy resolves the name.
+    /// The candidate addresses; empty if a proxy resolves the name.
     pub addresses: Vec<IpAddr>,
 }
 
-/// The maximum number of connections that one report describes. It counts the others.
-pub const MOST_REPORTED: usize = 128;
+/// The maximum number of connections that a report describes. A report counts the rest.
+pub const MAX_REPORTED: usize = 128;
 
-/// What happened since the last report.
+/// The network activity of a worker since its last report.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct Report {
-    /// Connections and refused requests, in the order of their ends, then those that are open.
+    /// Ended connections and refusals in the order in which they ended, then the open connections.
     pub connections: Vec<Connection>,
-    /// How many there were, those that are not described included.
+    /// The number of connections and refusals, including those that `connections` omits.
     pub count: u64,
     /// The bytes sent to hosts.
     pub sent: u64,
@@ -213,26 +213,26 @@ pub struct Report {
     pub received: u64,
 }
 
-/// A connection of a guest, or a request that was refused.
+/// A connection of a guest, or a refused request.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Connection {
-    /// The host, as the guest named it.
+    /// The host, as named by the guest.
     pub host: String,
-    /// The port; `None` if the guest asked for the name alone.
+    /// The port; `None` for a name lookup.
     pub port: Option<u16>,
-    /// The address that was dialled.
+    /// The address that the process connected to.
     pub address: Option<IpAddr>,
-    /// The method and path of a request that was refused.
+    /// The method and path of a refused request.
     pub request: Option<String>,
     /// The bytes sent to the host since the last report.
     pub sent: u64,
     /// The bytes received from the host since the last report.
     pub received: u64,
-    /// What became of it.
+    /// The verdict.
     #[serde(flatten)]
     pub verdict: Verdict,
-    /// Whether it is still open.
+    /// Whether the connection is still open.
     pub open: bool,
-    /// How often the same took place, if it is no connection.
+    /// The number of identical refusals; 1 for a connection.
     pub count: u64,
 }

@@ -1,39 +1,39 @@
-//! The first message of TLS: which host a client names (RFC 8446, 4.1.2; RFC 6066, 3).
+//! Parses the TLS ClientHello and extracts the host that the client names (RFC 8446, 4.1.2; RFC 6066, 3).
 
 use crate::host::Host;
 
-/// The most bytes that a client may send before its first message is whole.
-pub const MOST_BYTES: usize = 32 * 1024;
+/// The maximum number of bytes that a client may send before its ClientHello is complete.
+pub const MAX_BYTES: usize = 32 * 1024;
 
-/// The most records that the message may be split into. All are read again with each byte that comes.
-const MOST_RECORDS: usize = 16;
+/// The maximum number of records that the message may be split into. All are parsed again whenever bytes arrive.
+const MAX_RECORDS: usize = 16;
 
-/// The first byte of a connection that speaks TLS: a record of the handshake.
+/// The first byte of a TLS connection: the type of a handshake record.
 pub const FIRST_BYTE: u8 = 22;
 
 const CLIENT_HELLO: u8 = 1;
 const SERVER_NAME: u16 = 0;
 const ENCRYPTED_HELLO: u16 = 0xfe0d;
 
-/// What a client says first.
+/// The result of parsing the start of a TLS connection.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Hello {
     /// More bytes are needed.
     Incomplete,
-    /// It names this host, or none.
+    /// The server name (SNI), or `None` if the client sends none.
     Names(Option<Host>),
-    /// It hides its real message within this one (ECH).
+    /// The ClientHello carries an encrypted ClientHello (ECH).
     Encrypted,
-    /// It is not what the protocol says.
+    /// The bytes violate the protocol, or are ambiguous.
     Malformed,
 }
 
-/// Reads the bytes that a client has sent so far.
+/// Parses the bytes that a client has sent so far.
 pub fn read(bytes: &[u8]) -> Hello {
     let mut message = Vec::new();
     let mut rest = bytes;
     // One message may be split into several records.
-    for _ in 0..=MOST_RECORDS {
+    for _ in 0..=MAX_RECORDS {
         if let Some(length) = message_length(&message)
             && message.len() >= length
         {
@@ -43,7 +43,7 @@ pub fn read(bytes: &[u8]) -> Hello {
         let Some([kind, 3, _, high, low]) = header else {
             let begins_well = rest.first().is_none_or(|it| *it == FIRST_BYTE)
                 && rest.get(1).is_none_or(|it| *it == 3);
-            return if header.is_none() && begins_well && bytes.len() < MOST_BYTES {
+            return if header.is_none() && begins_well && bytes.len() < MAX_BYTES {
                 Hello::Incomplete
             } else {
                 Hello::Malformed
@@ -58,27 +58,27 @@ pub fn read(bytes: &[u8]) -> Hello {
                 message.extend(fragment);
                 rest = others;
             }
-            None if bytes.len() < MOST_BYTES => return Hello::Incomplete,
+            None if bytes.len() < MAX_BYTES => return Hello::Incomplete,
             None => return Hello::Malformed,
         }
         let is_another = message.first().is_some_and(|it| *it != CLIENT_HELLO);
-        if is_another || message_length(&message).is_some_and(|length| length > MOST_BYTES) {
+        if is_another || message_length(&message).is_some_and(|length| length > MAX_BYTES) {
             return Hello::Malformed;
         }
     }
     Hello::Malformed
 }
 
-/// The length of a message of the handshake with its header, once that is there.
+/// Returns the length of a handshake message including its header, once the header is complete.
 fn message_length(message: &[u8]) -> Option<usize> {
     let [_, a, b, c] = *message.first_chunk()?;
     Some(4 + (usize::from(a) << 16 | usize::from(b) << 8 | usize::from(c)))
 }
 
-/// Reads the message without its header. `None` if it is malformed.
+/// Parses the message without its header. Returns `None` if it is malformed.
 fn body(message: &[u8]) -> Option<Hello> {
     let mut reader = Reader(message);
-    // The version and the random bytes.
+    // The version and the random.
     reader.take(2 + 32)?;
     let session = reader.u8()?;
     reader.take(session.into())?;
@@ -112,7 +112,7 @@ fn body(message: &[u8]) -> Option<Hello> {
     })
 }
 
-/// A list with one name. `None` for anything else: servers could read it in several ways.
+/// Parses a list of exactly one name. Returns `None` for anything else, which servers could interpret differently.
 fn server_name(data: &[u8]) -> Option<Host> {
     let mut list = Reader(data);
     let length = list.u16()?;
@@ -158,7 +158,7 @@ mod tests {
         extension(SERVER_NAME, &data)
     }
 
-    /// The message with these extensions.
+    /// Builds a ClientHello with these extensions.
     fn hello(extensions: &[u8]) -> Vec<u8> {
         let length = u16::try_from(extensions.len()).expect("short");
         let body = [
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn the_name_is_read_as_soon_as_the_message_is_whole() {
+    fn name_is_found_once_the_message_is_complete() {
         let message = hello(&[extension(10, &[1, 2]), name("A.example")].concat());
         let whole = record(&message);
         let named = Hello::Names(Some("a.example".parse().expect("a name")));
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_in_many_records_is_not_read_again_and_again() {
+    fn message_split_into_too_many_records_is_malformed() {
         let message = hello(&name("a.example"));
         let split = |records: usize| {
             let (ends, rest) = message.split_at(records - 1);
@@ -204,18 +204,18 @@ mod tests {
             ends.chain([record(rest)]).collect::<Vec<_>>().concat()
         };
         let named = Hello::Names(Some("a.example".parse().expect("a name")));
-        assert_eq!(read(&split(MOST_RECORDS)), named);
-        assert_eq!(read(&split(MOST_RECORDS + 2)), Hello::Malformed);
+        assert_eq!(read(&split(MAX_RECORDS)), named);
+        assert_eq!(read(&split(MAX_RECORDS + 2)), Hello::Malformed);
     }
 
     #[test]
-    fn a_hidden_name_is_seen() {
+    fn encrypted_hello_is_detected() {
         let both = [name("a.example"), extension(ENCRYPTED_HELLO, &[0; 9])].concat();
         assert_eq!(read(&record(&hello(&both))), Hello::Encrypted);
     }
 
     #[test]
-    fn a_name_that_could_be_read_in_two_ways_is_malformed() {
+    fn ambiguous_name_is_malformed() {
         let twice = [name("a.example"), name("b.example")].concat();
         let mut longer = name("a.example");
         longer.push(0);
@@ -244,11 +244,11 @@ mod tests {
         ] {
             assert_eq!(read(bytes), Hello::Malformed, "{bytes:?}");
         }
-        // A client that never ends its message.
+        // A client that never completes its message.
         let record = record(&[&[CLIENT_HELLO, 0, 0xff, 0xff][..], &[0; 1000]].concat());
         assert_eq!(read(&record), Hello::Malformed);
         let mut slow = self::record(&[CLIENT_HELLO, 0, 0x7f, 0]);
-        while slow.len() < MOST_BYTES {
+        while slow.len() < MAX_BYTES {
             slow.extend(self::record(&[0]));
         }
         assert_eq!(read(&slow), Hello::Malformed);

@@ -1,14 +1,14 @@
-//! The process through which the guests of a sandbox reach the hosts that its policy names.
+//! The egress process, through which the guests of a sandbox reach the hosts that its policy allows.
 //!
-//! A guest's network namespace has a loopback interface and nothing else. Sockets that the jail made there belong to
-//! this process, which runs outside all jails, for one sandbox: a resolver that answers with made-up addresses,
-//! listeners for connections to those, and a proxy for HTTP and SOCKS5. The process compares each name with the
-//! policy, resolves it, and dials the address that it judged.
+//! A guest's network namespace contains only a loopback interface. The jail creates sockets on it and passes them to
+//! this process, which runs outside all jails and serves one sandbox: a DNS resolver that replies with made-up
+//! addresses, listeners for connections to these addresses, and a proxy for HTTP and SOCKS5. The process matches each
+//! name against the policy, resolves it, checks the resolved addresses, and connects to one of the checked addresses.
 //!
-//! The build script of `sandfork` builds this package as a program and embeds the file, so a program that uses
-//! `sandfork` is not linked with the dependencies of the process. The library of `sandfork` uses the feature `rules`,
-//! which does no I/O, and the script neither, which leaves the constant below. The package is for these two, and
-//! changes with any version.
+//! The build script of `sandfork` builds this package as a program and embeds the file, so that a program that uses
+//! `sandfork` does not link the dependencies of the process. The library of `sandfork` enables the feature `rules`,
+//! which does no I/O. The build script enables no feature, which leaves only the constant below. This package is
+//! internal to these two, and its API changes with any version.
 
 #[cfg(feature = "rules")]
 pub mod address;

@@ -1,4 +1,4 @@
-//! The egress process of a Sandfork sandbox. Only a supervisor starts it.
+//! The egress process of a Sandfork sandbox. Only the supervisor starts it.
 
 use std::process::ExitCode;
 

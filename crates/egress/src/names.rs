@@ -1,8 +1,8 @@
-//! The addresses by which a guest reaches hosts, all of them its own.
+//! Assigns the loopback addresses through which a guest reaches hosts.
 //!
-//! The resolver of a guest answers with a made-up address of its loopback network. A listener there learns from the
-//! address which name the guest asked for, and need not trust what the guest sends. A host that the policy has by its address has
-//! that address there too.
+//! The guest's resolver answers with a made-up loopback address for each name. A listener derives the requested name
+//! from the address that the guest connects to, and need not trust the bytes that the guest sends. A host that the
+//! policy lists by its address keeps that address on the guest's loopback interface.
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
@@ -17,24 +17,24 @@ pub const SERVICE: Ipv4Addr = Ipv4Addr::new(127, 1, 0, 1);
 /// The port of the proxy.
 pub const PROXY_PORT: u16 = 3128;
 
-/// The maximum number of names that one guest may ask for beyond those that the policy names in full. Each takes some
-/// hundred bytes of a process that other guests use too.
-const MOST_NAMES: usize = 1024;
+/// The maximum number of names that a guest may look up in addition to the exact names of the policy. Each name takes
+/// a few hundred bytes of a process that other guests share.
+const MAX_NAMES: usize = 1024;
 
-/// The address of the `nth` name.
+/// Returns the made-up address of the `nth` name.
 fn made_up(nth: usize) -> Option<Ipv4Addr> {
     let [high, low] = u16::try_from(nth.checked_add(2)?).ok()?.to_be_bytes();
     Some(Ipv4Addr::new(127, 1, high, low))
 }
 
-/// Whether an address is one that stands for a name or a service, and not another one of the guest's own network.
+/// Returns whether an address is in the range of made-up addresses and services.
 pub fn is_made_up(address: Ipv4Addr) -> bool {
     matches!(address.octets(), [127, 1, _, _])
 }
 
-/// The address of a host that a policy has by its address. None if it is one of the guest's own loopback network, or of
-/// IPv6: such hosts are reached by the proxy alone.
-fn as_it_is(hosts: &HostPattern) -> Option<Ipv4Addr> {
+/// Returns the address of a host that the policy lists by its address. Returns `None` for loopback and IPv6 addresses,
+/// which are reachable only through the proxy.
+fn direct_address(hosts: &HostPattern) -> Option<Ipv4Addr> {
     match hosts {
         HostPattern::Exactly(Host::Address(IpAddr::V4(address))) if !address.is_loopback() => {
             Some(*address)
@@ -43,54 +43,54 @@ fn as_it_is(hosts: &HostPattern) -> Option<Ipv4Addr> {
     }
 }
 
-/// The addresses of other hosts that the guest's loopback interface has.
+/// Returns the addresses of hosts to assign to the guest's loopback interface.
 pub fn addresses(rules: &Rules) -> BTreeSet<Ipv4Addr> {
     rules
         .iter()
-        .filter_map(|rule| as_it_is(rule.hosts()))
+        .filter_map(|rule| direct_address(rule.hosts()))
         .collect()
 }
 
-/// The names that a guest knows addresses of, both ways.
+/// The mapping between names and the made-up addresses of one guest.
 #[derive(Clone, Debug)]
 pub struct Names {
-    /// The hosts that have their own.
+    /// Hosts that keep their own address.
     addresses: BTreeSet<Ipv4Addr>,
     in_order: Vec<String>,
-    places: HashMap<String, usize>,
-    most: usize,
+    indices: HashMap<String, usize>,
+    max_names: usize,
 }
 
 impl Names {
-    /// The names that the rules have in full, in their order. Their addresses are the same in every sandbox of a
-    /// policy, because listeners are made for some of them in advance.
+    /// Assigns addresses to the exact names of the rules, in order. These addresses are the same in every sandbox of a
+    /// policy, because listeners for some of them are created in advance.
     pub fn of(rules: &Rules) -> Self {
         let mut names = Self {
             addresses: addresses(rules),
             in_order: Vec::new(),
-            places: HashMap::new(),
-            most: usize::MAX,
+            indices: HashMap::new(),
+            max_names: usize::MAX,
         };
         for name in rules.exact_names() {
             names.address_of(name);
         }
-        names.most = names.in_order.len() + MOST_NAMES;
+        names.max_names = names.in_order.len() + MAX_NAMES;
         names
     }
 
-    /// The address of a name, which it gets when it is first asked for. `None` if there are too many.
+    /// Returns the address of a name, and assigns one at the first lookup. Returns `None` if there are too many names.
     pub fn address_of(&mut self, name: &str) -> Option<Ipv4Addr> {
-        if let Some(place) = self.places.get(name) {
-            return made_up(*place);
+        if let Some(index) = self.indices.get(name) {
+            return made_up(*index);
         }
-        let place = self.in_order.len();
-        let address = made_up(place).filter(|_| place < self.most)?;
+        let index = self.in_order.len();
+        let address = made_up(index).filter(|_| index < self.max_names)?;
         self.in_order.push(name.to_owned());
-        self.places.insert(name.to_owned(), place);
+        self.indices.insert(name.to_owned(), index);
         Some(address)
     }
 
-    /// The host that has this address.
+    /// Returns the host that has this address.
     pub fn host_at(&self, address: Ipv4Addr) -> Option<Host> {
         if self.addresses.contains(&address) {
             return Some(Host::Address(address.into()));
@@ -98,25 +98,25 @@ impl Names {
         let [127, 1, high, low] = address.octets() else {
             return None;
         };
-        let place = usize::from(u16::from_be_bytes([high, low])).checked_sub(2)?;
-        let name = self.in_order.get(place)?;
+        let index = usize::from(u16::from_be_bytes([high, low])).checked_sub(2)?;
+        let name = self.in_order.get(index)?;
         Some(Host::Name(name.clone()))
     }
 }
 
-/// The port of resolvers.
+/// The DNS port.
 const DOMAIN: u16 = 53;
 
-/// From here on a guest may listen itself.
+/// The first port that a guest may listen on without privileges.
 const FIRST_UNPRIVILEGED: u16 = 1024;
 
-/// The most sockets of a worker: each takes time at every start, and all cross in one message.
-const MOST_SOCKETS: usize = 40;
+/// The maximum number of sockets of a worker: each costs time at every start, and all are passed in one message.
+const MAX_SOCKETS: usize = 40;
 
-/// The sockets through which a guest reaches the hosts of these rules. `None` if there are too many.
+/// Returns the sockets through which a guest reaches the hosts of these rules, or `None` if there are too many.
 ///
-/// A guest may listen on ports from 1024 on, so there the sockets are at the addresses of the hosts that have such a
-/// port, and at every address only if it is not known which names will have it.
+/// A guest may itself listen on ports from 1024. Sockets for such ports are bound only to the addresses of the hosts
+/// that use them, and to every address only for a wildcard, whose names are not known in advance.
 pub fn sockets(rules: &Rules) -> Option<Vec<ServiceSocket>> {
     let mut names = Names::of(rules);
     let (mut anywhere, mut at_hosts) = (BTreeSet::new(), BTreeSet::new());
@@ -126,7 +126,7 @@ pub fn sockets(rules: &Rules) -> Option<Vec<ServiceSocket>> {
                 HostPattern::Exactly(host) => {
                     let address = match host {
                         Host::Name(name) => names.address_of(name)?,
-                        Host::Address(_) => match as_it_is(rule.hosts()) {
+                        Host::Address(_) => match direct_address(rule.hosts()) {
                             Some(address) => address,
                             None => continue,
                         },
@@ -156,7 +156,7 @@ pub fn sockets(rules: &Rules) -> Option<Vec<ServiceSocket>> {
         address: SocketAddrV4::new(SERVICE, DOMAIN),
     };
     let sockets: Vec<ServiceSocket> = std::iter::once(resolver).chain(connections).collect();
-    (sockets.len() <= MOST_SOCKETS).then_some(sockets)
+    (sockets.len() <= MAX_SOCKETS).then_some(sockets)
 }
 
 #[cfg(test)]
@@ -164,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_name_keeps_its_address() {
+    fn names_keep_their_addresses() {
         let rules = Rules::of_hosts(&["a.example", "*.b.example", "c.example"]);
         let mut names = Names::of(&rules);
         let address = |last: u8| Some(Ipv4Addr::new(127, 1, 0, last));
@@ -187,12 +187,12 @@ mod tests {
     }
 
     #[test]
-    fn a_guest_cannot_ask_for_any_number_of_names() {
+    fn number_of_names_is_bounded() {
         let mut names = Names::of(&Rules::of_hosts(&["*.b.example"]));
         let known = (0..10_000)
             .filter(|nth| names.address_of(&format!("{nth}.b.example")).is_some())
             .count();
-        assert_eq!(known, MOST_NAMES);
+        assert_eq!(known, MAX_NAMES);
         assert!(names.address_of("0.b.example").is_some());
     }
 
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn ports_that_a_guest_may_use_are_taken_at_hosts_only() {
+    fn unprivileged_ports_are_bound_only_on_hosts() {
         let expected = [
             "127.1.0.1:53",
             "0.0.0.0:80",

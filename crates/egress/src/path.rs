@@ -1,25 +1,25 @@
-//! Paths of requests, and patterns of them.
+//! Parses request paths, and matches them against the path patterns of a policy.
 //!
-//! A server may read one path in several ways: with its dots resolved, its slashes merged, decoded once more, cut at a
-//! semicolon. A path that could mean any other one there is in no plain form, and no pattern matches it. What is left
-//! are plain paths that some servers take for a similar one.
+//! Servers interpret a path differently: some resolve dots, merge slashes, decode twice or cut at a semicolon. A path
+//! that some server could read as a different path is not plain, and no pattern matches it. What remains is
+//! similarity between plain paths, such as a difference in case, which [`PathPattern::could_match`] covers.
 
 use std::fmt;
 use std::str::FromStr;
 
 use thiserror::Error;
 
-/// A pattern of paths. `*` stands for any characters, also none and also `/`.
+/// A pattern of paths. `*` matches any characters, including none and `/`.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct PathPattern(String);
 
-/// Why a text is not a pattern of paths.
+/// The reason why a text is not a path pattern.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 pub enum PatternError {
-    /// It does not begin with `/`.
+    /// The text does not begin with `/`.
     #[error("\"{0}\" is not a path: begin it with `/`, as in \"/repos/*\"")]
     Relative(String),
-    /// It has a query, a fragment, or what no plain path has.
+    /// The text has a query, a fragment, or parts that a plain path cannot have.
     #[error(
         "\"{0}\" is not a plain path: write it decoded, without `..`, `//`, query or fragment; the query of a request is \
          not compared"
@@ -49,7 +49,7 @@ impl fmt::Display for PathPattern {
 }
 
 impl PathPattern {
-    /// Whether a plain path is one of these.
+    /// Returns whether the pattern matches a plain path.
     pub fn matches(&self, path: &str) -> bool {
         let mut parts = self.0.split('*');
         let first = parts.next().unwrap_or_default();
@@ -60,18 +60,19 @@ impl PathPattern {
         let Some(last) = parts.pop() else {
             return rest.is_empty();
         };
-        // The first place of each part leaves the most for those that follow.
+        // The leftmost match of each part leaves the most text for the parts that follow.
         for part in parts {
             match rest.find(part) {
-                Some(place) => rest = &rest[place + part.len()..],
+                Some(start) => rest = &rest[start + part.len()..],
                 None => return false,
             }
         }
         rest.ends_with(last)
     }
 
-    /// Whether some server takes a plain path for one of these: servers may ignore the case of letters and a slash at
-    /// the end, and cut dots and spaces off the end of a segment.
+    /// Returns whether some server could treat a plain path as a match: servers may ignore case and a trailing slash,
+    /// and
+    /// trim dots and spaces at the end of a segment.
     pub fn could_match(&self, path: &str) -> bool {
         if path.split('/').any(|segment| segment.ends_with(['.', ' '])) {
             return true;
@@ -85,21 +86,21 @@ impl PathPattern {
     }
 }
 
-/// A path that no server can read in another way than the pattern's author.
+/// The error for a path that some server could read as a different path.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct NotPlain;
 
-/// The path of a request target without its query, decoded.
+/// Returns the decoded path of a request target, without its query.
 ///
 /// # Errors
-/// If a server could take it for another path.
+/// Returns [`NotPlain`] if some server could read it as a different path.
 pub fn plain(target: &str) -> Result<String, NotPlain> {
     let path = target.split(['?', '#']).next().unwrap_or_default();
     if !path.starts_with('/') {
         return Err(NotPlain);
     }
     let decoded = decode(path).ok_or(NotPlain)?;
-    // Some servers take two slashes for one, and cut spaces off the end of a segment.
+    // Some servers merge slashes, and trim spaces at the end of a segment.
     let is_plain = |segment: &str| !matches!(segment.trim_end_matches(' '), "." | "..");
     if decoded.contains("//") || !decoded.split('/').all(is_plain) {
         return Err(NotPlain);
@@ -107,8 +108,8 @@ pub fn plain(target: &str) -> Result<String, NotPlain> {
     Ok(decoded)
 }
 
-/// Decodes `%XX`. `None` if there is a character that some servers split or cut a path at, one that is encoded to hide
-/// what it means, or text that is not UTF-8.
+/// Decodes percent-encoding. Returns `None` for a character at which some servers split or cut a path, for an encoded
+/// character that is significant in a path, and for text that is not UTF-8.
 fn decode(path: &str) -> Option<String> {
     let mut bytes = path.bytes();
     let mut decoded = Vec::with_capacity(path.len());
@@ -137,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_star_stands_for_any_characters() {
+    fn star_matches_any_characters() {
         let matches = |pattern: &str, path: &str| {
             let pattern: PathPattern = pattern.parse().expect("a pattern");
             pattern.matches(&plain(path).expect("plain"))
@@ -169,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_server_could_read_in_another_way_is_not_plain() {
+    fn ambiguous_path_is_not_plain() {
         for path in [
             "/public/../admin",
             "/public/%2e%2E/admin",
@@ -217,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn some_servers_take_a_plain_path_for_a_similar_one() {
+    fn similar_plain_paths_could_match() {
         let could_match = |pattern: &str, path: &str| {
             let pattern: PathPattern = pattern.parse().expect("a pattern");
             pattern.could_match(&plain(path).expect("plain"))
@@ -248,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_is_a_plain_path() {
+    fn pattern_must_be_a_plain_path() {
         for text in ["user", "", "*", "http://a.b/"] {
             let refused = PathPattern::from_str(text);
             assert_eq!(refused, Err(PatternError::Relative(text.into())), "{text}");

@@ -1,35 +1,35 @@
-//! Why a connection or a request does not take place, for the guest and for its caller.
+//! The reasons why a connection or a request is refused or fails, for the guest and for its caller.
 
 use serde::{Deserialize, Serialize};
 
 use crate::address::AddressClass;
 
-/// Declares an enum with a word and an explanation for each variant.
+/// Declares an enum whose variants have a keyword and an explanation.
 macro_rules! reasons {
-    ($(#[$meta:meta])* $name:ident { $($(#[$about:meta])* $variant:ident = $word:literal, $text:literal;)+ }) => {
+    ($(#[$meta:meta])* $name:ident { $($(#[$about:meta])* $variant:ident = $keyword:literal, $text:literal;)+ }) => {
         $(#[$meta])*
         #[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
         pub enum $name {
-            $($(#[$about])* #[serde(rename = $word)] $variant,)+
+            $($(#[$about])* #[serde(rename = $keyword)] $variant,)+
         }
 
         impl $name {
-            /// All of them.
+            /// All variants.
             pub const ALL: &[Self] = &[$(Self::$variant),+];
 
-            /// The word that names it.
+            /// Returns the keyword of the variant.
             pub const fn as_str(self) -> &'static str {
                 match self {
-                    $(Self::$variant => $word,)+
+                    $(Self::$variant => $keyword,)+
                 }
             }
 
-            /// The one that this word names.
-            pub fn named(word: &str) -> Option<Self> {
-                Self::ALL.iter().copied().find(|it| it.as_str() == word)
+            /// Returns the variant with this keyword.
+            pub fn named(keyword: &str) -> Option<Self> {
+                Self::ALL.iter().copied().find(|it| it.as_str() == keyword)
             }
 
-            /// Why, as the end of a sentence.
+            /// Returns the explanation, as the end of a sentence.
             pub const fn as_words(self) -> &'static str {
                 match self {
                     $(Self::$variant => $text,)+
@@ -40,51 +40,51 @@ macro_rules! reasons {
 }
 
 reasons! {
-    /// What the policy does not allow.
+    /// A reason for which the policy refuses a connection or a request.
     Refusal {
-        /// No rule is for the host.
-        Host = "host", "no entry of the policy's `network.allow` has this host";
-        /// No rule for the host has the port.
-        Port = "port", "the entries of the policy's `network.allow` for this host do not have this port in `ports`";
-        /// No rule for the host has the method.
-        Method = "method", "the entries of the policy's `network.allow` for this host do not have this method in `methods`";
-        /// No rule for the host has the path, or servers could read it as another.
-        Path = "path", "the entries of the policy's `network.allow` for this host do not have this path in `paths`, or a server could read it as another path";
-        /// TLS or HTTP names another host than the connection.
-        Name = "name", "the request names another host than the connection that it is sent over";
-        /// The name in TLS is encrypted.
-        EncryptedName = "encrypted-name", "the name of the host is encrypted (ECH), so it cannot be compared: switch ECH off";
-        /// Neither TLS nor HTTP.
+        /// No rule matches the host.
+        Host = "host", "no entry of the policy's `network.allow` names this host";
+        /// No rule for the host lists the port.
+        Port = "port", "the entries of the policy's `network.allow` for this host do not list this port in `ports`";
+        /// No rule for the host allows the method.
+        Method = "method", "the entries of the policy's `network.allow` for this host do not list this method in `methods`";
+        /// No rule for the host allows the path, or a server could read it as a different path.
+        Path = "path", "the entries of the policy's `network.allow` for this host do not list this path in `paths`, or a server could read it as another path";
+        /// TLS or HTTP names a different host than the connection.
+        Name = "name", "the request names a different host than its connection";
+        /// The server name in TLS is encrypted.
+        EncryptedName = "encrypted-name", "the host name is encrypted (ECH), so it cannot be checked: disable ECH";
+        /// The connection carries neither TLS nor HTTP.
         Content = "content", "the connection carries neither TLS nor HTTP/1, which `raw = true` in the policy's entry would allow";
-        /// A credential would cross the network in the clear.
+        /// A credential would be sent over an unencrypted network connection.
         ClearCredential = "clear-credential", "the policy has a credential for this host, which is sent over TLS only: use https";
-        /// The name leads to a private network.
+        /// The host is on a private network.
         PrivateAddress = "private-address", "it is on a private network, which `private = true` in the policy's entry would allow";
-        /// The name leads to this machine.
+        /// The host is this machine.
         OwnAddress = "own-address", "it is the machine that the sandbox runs on, which `private = true` in the policy's entry would allow";
-        /// The name leads to a metadata service.
+        /// The host is a metadata service.
         MetadataAddress = "metadata-address", "it is the metadata service of a cloud";
-        /// The name leads to the link.
+        /// The address is link-local.
         LinkLocalAddress = "link-local-address", "it is a link-local address";
-        /// The address is that of no host.
-        UnusableAddress = "unusable-address", "it is not the address of one host";
-        /// As many connections as allowed are open.
+        /// The address is not that of a single host.
+        UnusableAddress = "unusable-address", "it is not the address of a single host";
+        /// The limit of concurrent connections is reached.
         Connections = "connections", "as many connections are open as the policy's `network.connections` allows";
-        /// As many bytes as allowed were carried.
+        /// The byte quota is used up.
         Bytes = "bytes", "the sandbox has sent and received as many bytes as the policy's `network.bytes` allows";
-        /// More names than one guest may ask for.
-        Names = "names", "the sandbox has asked for too many names";
-        /// The caller refuses it.
+        /// The guest has looked up too many names.
+        Names = "names", "the sandbox has looked up too many names";
+        /// The caller refuses the connection.
         Caller = "caller", "the `on_connect` of the sandbox's caller does not allow it";
-        /// The caller has not decided.
-        Undecided = "undecided", "the policy's `network.ask` requires a decision of the sandbox's caller, who has given none";
-        /// Not what the protocol says.
-        Malformed = "malformed", "the request does not follow its protocol";
+        /// The caller has made no decision.
+        Undecided = "undecided", "the policy's `network.ask` requires a decision by the sandbox's caller, who has made none";
+        /// The request violates its protocol.
+        Malformed = "malformed", "the request violates its protocol";
     }
 }
 
 reasons! {
-    /// What went wrong on the way.
+    /// A reason for which an allowed connection or request fails.
     Failure {
         /// The name does not resolve.
         Unresolved = "unresolved", "the name does not exist";
@@ -92,15 +92,15 @@ reasons! {
         Resolver = "resolver", "the resolver of the host does not answer";
         /// No address of the host answers.
         Unreachable = "unreachable", "the host does not accept the connection";
-        /// The proxy of the policy does not provide the connection.
+        /// The policy's proxy refuses or fails the connection.
         Proxy = "proxy", "the proxy of the policy's `network.proxy` does not provide the connection";
         /// The host's certificate is not trusted.
         Certificate = "certificate", "the host's certificate is not trusted";
-        /// The host's certificate is that of an authority.
-        AuthorityCertificate = "authority-certificate", "the host's certificate is one for an authority (`CA:TRUE`) and for no server: give the host one with `CA:FALSE`";
-        /// The connection ended too early, or broke HTTP.
-        Broken = "broken", "the connection ended in the middle";
-        /// One side took too long.
+        /// The host's certificate is a CA certificate.
+        AuthorityCertificate = "authority-certificate", "the host's certificate is a CA certificate (`CA:TRUE`), which a server must not use: give the host one with `CA:FALSE`";
+        /// The connection ended early, or the host violated HTTP.
+        Broken = "broken", "the connection ended early";
+        /// A timeout.
         Slow = "slow", "the other side took too long";
     }
 }
@@ -117,20 +117,20 @@ impl From<AddressClass> for Refusal {
     }
 }
 
-/// What became of a connection or a request.
+/// The result of a connection or a request.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(tag = "verdict", content = "reason", rename_all = "kebab-case")]
 pub enum Verdict {
-    /// It took place.
+    /// It was allowed and succeeded.
     Allowed,
-    /// The policy does not allow it.
+    /// The policy refused it.
     Refused(Refusal),
-    /// It did not come about.
+    /// It was allowed but failed.
     Failed(Failure),
 }
 
 impl Verdict {
-    /// Why it did not take place, as the end of a sentence.
+    /// Returns the reason for the refusal or failure, as the end of a sentence.
     pub const fn as_words(self) -> Option<&'static str> {
         match self {
             Self::Allowed => None,

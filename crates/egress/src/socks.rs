@@ -1,4 +1,4 @@
-//! SOCKS version 5 without authentication (RFC 1928): the greeting, and the request to connect.
+//! Parses SOCKS5 without authentication (RFC 1928): the greeting and the request to connect.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -7,33 +7,33 @@ use crate::host::Host;
 /// The first byte of both messages.
 pub const VERSION: u8 = 5;
 
-/// The most bytes of a message: a request with the longest name and its port.
-pub const MOST_BYTES: usize = 4 + 1 + 255 + 2;
+/// The maximum size of a message in bytes: a request with the longest name and its port.
+pub const MAX_BYTES: usize = 4 + 1 + 255 + 2;
 
 const NO_AUTHENTICATION: u8 = 0;
 const CONNECT: u8 = 1;
 
-/// What a message says, and how long it is.
+/// The result of parsing a message.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Read<T> {
     /// More bytes are needed.
     Incomplete,
-    /// The message, and its length.
+    /// A complete message and its length in bytes.
     Message(T, usize),
-    /// It asks for what this server does not have: the answer to send.
+    /// The message requests an unsupported feature. Contains the reply to send.
     Unsupported(&'static [u8]),
-    /// It is not what the protocol says.
+    /// The message violates the protocol.
     Malformed,
 }
 
-/// The answer to a greeting that offers no authentication.
+/// The reply to a greeting that offers no authentication.
 pub const WELCOME: &[u8] = &[VERSION, NO_AUTHENTICATION];
 
-/// How a request ended (RFC 1928, 6).
+/// The result of a request (RFC 1928, 6).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(u8)]
 pub enum Code {
-    /// The connection is there.
+    /// The connection is open.
     Succeeded = 0,
     /// The policy does not allow it.
     NotAllowed = 2,
@@ -41,12 +41,12 @@ pub enum Code {
     HostUnreachable = 4,
 }
 
-/// The answer to a request. The address that it has room for is of no use here.
+/// Encodes the reply to a request. Clients ignore its address field, which is zero.
 pub fn answer(code: Code) -> [u8; 10] {
     [VERSION, code as u8, 0, 1, 0, 0, 0, 0, 0, 0]
 }
 
-/// Reads a greeting.
+/// Parses a greeting.
 pub fn greeting(bytes: &[u8]) -> Read<()> {
     let (Some(version), Some(count)) = (bytes.first(), bytes.get(1)) else {
         return Read::Incomplete;
@@ -62,7 +62,7 @@ pub fn greeting(bytes: &[u8]) -> Read<()> {
     }
 }
 
-/// Reads a request to connect.
+/// Parses a request to connect.
 pub fn request(bytes: &[u8]) -> Read<(Host, u16)> {
     let Some([version, command, reserved, kind]) = bytes.first_chunk() else {
         return Read::Incomplete;
@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_greeting_must_offer_no_authentication() {
+    fn greeting_must_offer_no_authentication() {
         assert_eq!(greeting(&[5, 1, 0]), Read::Message((), 3));
         assert_eq!(greeting(&[5, 2, 2, 0, 5]), Read::Message((), 4));
         assert_eq!(greeting(&[5, 1, 2]), Read::Unsupported(&[5, 0xff]));
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_names_a_host_or_an_address() {
+    fn request_contains_a_name_or_an_address() {
         let name = [&[5, 1, 0, 3, 9][..], b"A.example", &[1, 187]].concat();
         let host: Host = "a.example".parse().expect("a name");
         assert_eq!(request(&name), Read::Message((host, 443), name.len()));
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn other_requests_are_refused() {
+    fn malformed_and_unsupported_requests_are_rejected() {
         let malformed = [
             &[5, 1, 1, 1, 1, 2, 3, 4, 0, 80][..],
             &[4, 1, 0, 1, 1, 2, 3, 4, 0, 80],
@@ -154,7 +154,7 @@ mod tests {
         for bytes in malformed {
             assert_eq!(request(bytes), Read::Malformed, "{bytes:?}");
         }
-        // To listen, to relay datagrams, an unknown kind of address.
+        // BIND, UDP ASSOCIATE, an unknown address type.
         for bytes in [[5, 2, 0, 1], [5, 3, 0, 1], [5, 1, 0, 2]] {
             assert!(matches!(request(&bytes), Read::Unsupported(_)), "{bytes:?}");
         }

@@ -85,7 +85,7 @@ fn socks(bytes: &[u8]) -> bool {
         let Read::Message(message, length) = read(bytes) else {
             return false;
         };
-        assert!(length <= bytes.len() && length <= socks::MOST_BYTES);
+        assert!(length <= bytes.len() && length <= socks::MAX_BYTES);
         assert!(read(&bytes[..length]) == Read::Message(message, length));
         let mut shorter = (0..length).map(|end| read(&bytes[..end]));
         assert!(shorter.all(|it| it == Read::Incomplete));

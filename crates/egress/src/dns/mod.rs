@@ -1,30 +1,30 @@
-//! The messages of the DNS (RFC 1035): those of guests, and those of the host's resolver.
+//! Parses and encodes DNS messages (RFC 1035) of guests and of the host's resolvers.
 //!
-//! Both ends are hostile. A message is read once, from its start on, and no further than what is needed of it.
+//! Both peers are hostile. A message is parsed in one forward pass, and only as far as the fields that are needed.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::host::Host;
 
-/// The largest message over UDP that needs no extension.
-pub const MOST_BYTES: usize = 512;
+/// The maximum size in bytes of a UDP message without EDNS.
+pub const MAX_BYTES: usize = 512;
 
-/// How long a guest may remember an answer, seconds. The address belongs to the name as long as the guest lives.
+/// The TTL of replies to guests, in seconds. The address belongs to the name for the lifetime of the guest.
 const TIME_TO_LIVE: u32 = 60;
 
 const HEADER: usize = 12;
-/// A pointer to the name that follows the header.
+/// A compression pointer to the name in the question section.
 const NAME_OF_QUESTION: [u8; 2] = [0xc0, 12];
 const CLASS_INTERNET: u16 = 1;
-/// The most compression pointers in a row.
-const MOST_POINTERS: usize = 16;
-/// The most aliases from a name to its addresses.
-const MOST_ALIASES: usize = 16;
-/// The most records of an answer that are read: the aliases, and more addresses than any host needs. An answer over TCP
-/// has room for thousands, each with a name of many parts.
-const MOST_RECORDS: u16 = 80;
+/// The maximum number of compression pointers in a row.
+const MAX_POINTERS: usize = 16;
+/// The maximum number of aliases (CNAME) from a name to its addresses.
+const MAX_ALIASES: usize = 16;
+/// The maximum number of answer records that are parsed: the aliases, and more addresses than any host needs. A reply
+/// over TCP has room for thousands of records, each with a name of many labels.
+const MAX_RECORDS: u16 = 80;
 
-// Flags of the third and fourth byte.
+// Header flags, in the third and fourth byte.
 const RESPONSE: u16 = 1 << 15;
 const OPCODE: u16 = 0xf << 11;
 const TRUNCATED: u16 = 1 << 9;
@@ -32,7 +32,7 @@ const RECURSION_DESIRED: u16 = 1 << 8;
 const RECURSION_AVAILABLE: u16 = 1 << 7;
 const CODE: u16 = 0xf;
 
-/// The kind of a record.
+/// The type of a record.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(u16)]
 pub enum RecordKind {
@@ -44,25 +44,25 @@ pub enum RecordKind {
 
 const ALIAS: u16 = 5;
 
-/// A guest's question.
+/// A query from a guest.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Query<'a> {
-    /// The name, or `None` if it is not one of a host.
+    /// The queried name, or `None` if it is not a host name.
     pub name: Option<String>,
-    /// Whether it asks for an IPv4 address.
+    /// Whether the query is for an IPv4 address.
     pub asks_address: bool,
     id: u16,
     flags: u16,
-    /// The question as it was sent.
+    /// The question section, as received.
     question: &'a [u8],
 }
 
-/// The answer to a guest.
+/// A reply to a guest.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Reply {
     /// The name has this address.
     Address(Ipv4Addr),
-    /// The name exists, and has no record of the kind.
+    /// The name exists but has no record of the queried type.
     Nothing,
     /// The name does not exist.
     NoName,
@@ -71,9 +71,12 @@ pub enum Reply {
 }
 
 impl<'a> Query<'a> {
-    /// Reads a query with one question. `None` for everything else, which gets no answer.
+    /// Parses a query with one question. Returns `None` for everything else, which gets no reply.
     pub fn read(message: &'a [u8]) -> Option<Self> {
-        let mut reader = Reader { message, place: 0 };
+        let mut reader = Reader {
+            message,
+            position: 0,
+        };
         let (id, flags) = (reader.u16()?, reader.u16()?);
         let questions = reader.u16()?;
         if flags & (RESPONSE | OPCODE) != 0 || questions != 1 {
@@ -92,11 +95,11 @@ impl<'a> Query<'a> {
             asks_address: kind == RecordKind::A as u16,
             id,
             flags,
-            question: &message[HEADER..reader.place],
+            question: &message[HEADER..reader.position],
         })
     }
 
-    /// The message with the reply.
+    /// Encodes the reply message.
     pub fn answer(&self, reply: Reply) -> Vec<u8> {
         let (code, address) = match reply {
             Reply::Address(address) => (0, Some(address)),
@@ -122,7 +125,7 @@ impl<'a> Query<'a> {
     }
 }
 
-/// A question to the host's resolver. `None` if the name has no form in a message.
+/// Encodes a query to a resolver. Returns `None` if the name cannot be encoded.
 pub fn question(id: u16, name: &str, kind: RecordKind) -> Option<Vec<u8>> {
     let mut message = Vec::with_capacity(HEADER + name.len() + 6);
     for number in [id, RECURSION_DESIRED, 1, 0, 0, 0] {
@@ -141,22 +144,25 @@ pub fn question(id: u16, name: &str, kind: RecordKind) -> Option<Vec<u8>> {
     Some(message)
 }
 
-/// What the host's resolver answered.
+/// The reply of a resolver.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Answer {
-    /// The name has these addresses; none if it has no record of the kind.
+    /// The addresses of the name; empty if it has no record of the queried type.
     Addresses(Vec<IpAddr>),
     /// The name does not exist.
     NoName,
-    /// The answer did not fit: ask over TCP.
+    /// The reply was truncated: retry over TCP.
     Truncated,
-    /// The resolver could not find out.
+    /// The resolver reported a failure, or its reply is malformed.
     Failure,
 }
 
-/// Reads the answer to a question that [`question`] made. `None` if it is the answer to another.
+/// Parses the reply to a query that [`question`] encoded. Returns `None` if the message answers a different query.
 pub fn answer(asked: &[u8], message: &[u8]) -> Option<Answer> {
-    let mut reader = Reader { message, place: 0 };
+    let mut reader = Reader {
+        message,
+        position: 0,
+    };
     let (id, flags) = (reader.u16()?, reader.u16()?);
     let (questions, answers) = (reader.u16()?, reader.u16()?);
     reader.skip(4)?;
@@ -167,7 +173,7 @@ pub fn answer(asked: &[u8], message: &[u8]) -> Option<Answer> {
     let name = reader.name(Pointers::Followed)?.to_ascii_lowercase();
     let mut own = Reader {
         message: asked,
-        place: HEADER,
+        position: HEADER,
     };
     let asked_name = own.name(Pointers::Refused)?.to_ascii_lowercase();
     let kind = own.u16()?;
@@ -185,7 +191,8 @@ pub fn answer(asked: &[u8], message: &[u8]) -> Option<Answer> {
     })
 }
 
-/// The addresses of a name or of what it is an alias of, among the first records. Aliases come before what they lead to.
+/// Returns the addresses of a name or of the names that it is an alias of, from the first records of a reply. Only
+/// aliases that precede their target are followed.
 fn addresses(
     reader: &mut Reader,
     answers: u16,
@@ -194,22 +201,22 @@ fn addresses(
 ) -> Option<Vec<IpAddr>> {
     let mut found = Vec::new();
     let mut aliases = 0;
-    for _ in 0..answers.min(MOST_RECORDS) {
+    for _ in 0..answers.min(MAX_RECORDS) {
         let owner = reader.name(Pointers::Followed)?.to_ascii_lowercase();
         let (kind, class) = (reader.u16()?, reader.u16()?);
         reader.skip(4)?;
         let length = usize::from(reader.u16()?);
-        let data = reader.place..reader.place.checked_add(length)?;
+        let data = reader.position..reader.position.checked_add(length)?;
         let bytes = reader.message.get(data.clone())?;
         if owner == name && class == CLASS_INTERNET {
             if kind == ALIAS {
                 let mut target = Reader {
                     message: reader.message,
-                    place: data.start,
+                    position: data.start,
                 };
                 name = target.name(Pointers::Followed)?.to_ascii_lowercase();
                 aliases += 1;
-                if aliases > MOST_ALIASES {
+                if aliases > MAX_ALIASES {
                     return None;
                 }
             } else if kind == wanted {
@@ -219,33 +226,33 @@ fn addresses(
                 });
             }
         }
-        reader.place = data.end;
+        reader.position = data.end;
     }
     Some(found)
 }
 
-/// Whether a name may continue elsewhere in the message.
+/// Whether a name may contain compression pointers.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Pointers {
     Followed,
     Refused,
 }
 
-/// Reads a message from a place on.
+/// Reads a message forward from a position.
 struct Reader<'a> {
     message: &'a [u8],
-    place: usize,
+    position: usize,
 }
 
 impl Reader<'_> {
     fn skip(&mut self, bytes: usize) -> Option<()> {
-        self.place = self.place.checked_add(bytes)?;
-        (self.place <= self.message.len()).then_some(())
+        self.position = self.position.checked_add(bytes)?;
+        (self.position <= self.message.len()).then_some(())
     }
 
     fn u8(&mut self) -> Option<u8> {
-        let byte = *self.message.get(self.place)?;
-        self.place += 1;
+        let byte = *self.message.get(self.position)?;
+        self.position += 1;
         Some(byte)
     }
 
@@ -253,8 +260,8 @@ impl Reader<'_> {
         Some(u16::from_be_bytes([self.u8()?, self.u8()?]))
     }
 
-    /// The name at this place, its labels joined by dots. A label with a dot or a byte that is not ASCII makes it no
-    /// name of a host, and is shown as one that none has.
+    /// Reads the name at the current position and joins its labels with dots. Dots and non-ASCII bytes within a label
+    /// become `?`, which no host name contains.
     fn name(&mut self, pointers: Pointers) -> Option<String> {
         let mut name = String::new();
         let mut end = None;
@@ -264,7 +271,7 @@ impl Reader<'_> {
             match length {
                 0 => break,
                 1..=63 => {
-                    let start = self.place;
+                    let start = self.position;
                     self.skip(usize::from(length))?;
                     if name.len() + usize::from(length) > 255 {
                         return None;
@@ -276,19 +283,19 @@ impl Reader<'_> {
                         b'!'..=b'-' | b'/'..=b'~' => char::from(*byte),
                         _ => '?',
                     };
-                    name.extend(self.message[start..self.place].iter().map(plain));
+                    name.extend(self.message[start..self.position].iter().map(plain));
                 }
-                0xc0.. if pointers == Pointers::Followed && followed < MOST_POINTERS => {
+                0xc0.. if pointers == Pointers::Followed && followed < MAX_POINTERS => {
                     let target = usize::from(length & 0x3f) << 8 | usize::from(self.u8()?);
-                    end.get_or_insert(self.place);
-                    self.place = target;
+                    end.get_or_insert(self.position);
+                    self.position = target;
                     followed += 1;
                 }
                 _ => return None,
             }
         }
         if let Some(end) = end {
-            self.place = end;
+            self.position = end;
         }
         Some(name)
     }

@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn a_guests_question_is_answered() {
+fn query_gets_each_kind_of_reply() {
     let message = question(7, "Files.PyPI.org", RecordKind::A).expect("a name");
     let query = Query::read(&message).expect("a query");
     assert_eq!(query.name.as_deref(), Some("files.pypi.org"));
@@ -22,21 +22,21 @@ fn a_guests_question_is_answered() {
 }
 
 #[test]
-fn what_is_no_question_gets_no_answer() {
+fn malformed_query_gets_no_reply() {
     let good = question(7, "a.example", RecordKind::A).expect("a name");
     for length in 0..good.len() {
         assert_eq!(Query::read(&good[..length]), None, "{length}");
     }
-    let changed = |place: usize, value: u8| {
+    let changed = |position: usize, value: u8| {
         let mut message = good.clone();
-        message[place] = value;
+        message[position] = value;
         message
     };
-    // A response, another operation, two questions, a pointer, a reserved length.
-    for (place, value) in [(2, 0x80), (2, 0x10), (5, 2), (12, 0xc0), (12, 0x40)] {
-        assert_eq!(Query::read(&changed(place, value)), None, "{place}");
+    // A response, another opcode, two questions, a pointer, a reserved length.
+    for (position, value) in [(2, 0x80), (2, 0x10), (5, 2), (12, 0xc0), (12, 0x40)] {
+        assert_eq!(Query::read(&changed(position, value)), None, "{position}");
     }
-    // A label with a dot in it is not the name that it looks like.
+    // A label with a dot in it must not pass for a name of two labels.
     let dotted = Query::read(&changed(13, b'.')).map(|query| query.name);
     assert_eq!(dotted, Some(None));
     // Another class.
@@ -44,7 +44,7 @@ fn what_is_no_question_gets_no_answer() {
     assert_eq!(Query::read(&chaos).map(|query| query.name), Some(None));
 }
 
-/// A response: the question, then records of name, type and data.
+/// Builds a response: the question, then records of name, type and data.
 fn response(asked: &[u8], records: &[(&[u8], u16, &[u8])]) -> Vec<u8> {
     let mut message = asked.to_vec();
     message[2] = 0x81;
@@ -61,7 +61,7 @@ fn response(asked: &[u8], records: &[(&[u8], u16, &[u8])]) -> Vec<u8> {
 }
 
 #[test]
-fn addresses_follow_aliases_and_nothing_else() {
+fn addresses_of_aliases_are_returned_and_no_others() {
     let asked = question(9, "a.example", RecordKind::A).expect("a name");
     let (own, alias) = (b"\xc0\x0c".as_slice(), b"\x01b\xc0\x0e".as_slice());
     let first = Ipv4Addr::new(192, 0, 2, 1);
@@ -69,7 +69,7 @@ fn addresses_follow_aliases_and_nothing_else() {
     let records = [
         (own, ALIAS, alias),
         (alias, 1, &first.octets()),
-        // Not asked for: of the name that has the alias, of another kind, of another name.
+        // Ignored: a record of the alias's owner, one of another type, one of another name.
         (own, 1, &second.octets()),
         (alias, 28, &[0; 16]),
         (b"\x01c\xc0\x0e", 1, &second.octets()),
@@ -78,23 +78,23 @@ fn addresses_follow_aliases_and_nothing_else() {
     assert_eq!(answer(&asked, &response(&asked, &records)), Some(expected));
 }
 
-/// Who answers for a name chooses how much there is to read.
+/// The owner of a name chooses how many records a reply has.
 #[test]
-fn only_the_first_records_of_an_answer_are_read() {
+fn only_the_first_records_of_a_reply_are_parsed() {
     let asked = question(9, "a.example", RecordKind::A).expect("a name");
     let own = b"\xc0\x0c".as_slice();
-    let most = usize::from(MOST_RECORDS);
+    let most = usize::from(MAX_RECORDS);
     let mut records = vec![(own, 1, &[192, 0, 2, 1][..]); 4000];
     let read = |records: &[(&[u8], u16, &[u8])]| answer(&asked, &response(&asked, records));
     let first: IpAddr = Ipv4Addr::new(192, 0, 2, 1).into();
     let expected = Answer::Addresses(vec![first; most]);
     assert_eq!(read(&records), Some(expected.clone()));
-    // What follows could be anything.
+    // The records after the limit are not parsed.
     records[most] = (&[0xff], 1, &[]);
     assert_eq!(read(&records), Some(expected));
     records[most - 1] = (&[0xff], 1, &[]);
     assert_eq!(read(&records), Some(Answer::Failure));
-    // Records of other kinds count as well.
+    // Records of other types count towards the limit.
     let mut others = vec![(own, 16, &[][..]); most];
     others.push((own, 1, &[192, 0, 2, 1]));
     assert_eq!(read(&others), Some(Answer::Addresses(vec![])));
@@ -102,7 +102,7 @@ fn only_the_first_records_of_an_answer_are_read() {
 }
 
 #[test]
-fn a_forged_answer_is_none() {
+fn forged_answer_is_ignored() {
     let asked = question(9, "a.example", RecordKind::A).expect("a name");
     let good = response(&asked, &[(b"\xc0\x0c", 1, &[1, 2, 3, 4])]);
     assert!(matches!(answer(&asked, &good), Some(Answer::Addresses(_))));
@@ -112,12 +112,12 @@ fn a_forged_answer_is_none() {
     for other in [other_id, other_name, other_kind] {
         assert_eq!(answer(&other, &good), None);
     }
-    // The question itself is no answer.
+    // The query itself is not a reply.
     assert_eq!(answer(&asked, &asked), None);
 }
 
 #[test]
-fn no_answer_is_read_beyond_its_end_or_for_ever() {
+fn truncated_or_looping_answer_is_rejected() {
     let asked = question(9, "a.example", RecordKind::A).expect("a name");
     let good = response(&asked, &[(b"\xc0\x0c", 1, &[1, 2, 3, 4])]);
     for length in 0..good.len() {
@@ -125,8 +125,8 @@ fn no_answer_is_read_beyond_its_end_or_for_ever() {
         assert!(matches!(cut, None | Some(Answer::Failure)), "{length}");
     }
     // A pointer to itself.
-    let place = u8::try_from(asked.len()).expect("short");
-    let looping = response(&asked, &[(&[0xc0, place], 1, &[1, 2, 3, 4])]);
+    let position = u8::try_from(asked.len()).expect("short");
+    let looping = response(&asked, &[(&[0xc0, position], 1, &[1, 2, 3, 4])]);
     assert_eq!(answer(&asked, &looping), Some(Answer::Failure));
     let mut truncated = good;
     truncated[2] |= 0x02;

@@ -1,16 +1,16 @@
-//! A host with its port, as one text.
+//! Parses and formats a host with an optional port.
 
 use std::fmt;
 use std::str::FromStr;
 
 use super::{Host, HostError};
 
-/// A host and a port, as in a request line of `CONNECT` and in the header `Host`.
+/// A host and a port, as in the target of `CONNECT` and in the `Host` header.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Authority {
     /// The host.
     pub host: Host,
-    /// The port, if one is written.
+    /// The port, if there is one.
     pub port: Option<u16>,
 }
 
@@ -19,7 +19,7 @@ impl FromStr for Authority {
 
     fn from_str(text: &str) -> Result<Self, HostError> {
         let (host, port) = match text.rsplit_once(':') {
-            // The colons of an address in brackets are its own.
+            // A colon inside brackets belongs to the IPv6 address.
             Some((host, port)) if !port.ends_with(']') => {
                 let is_number = !port.is_empty() && port.bytes().all(|it| it.is_ascii_digit());
                 let port = is_number.then(|| port.parse().ok()).flatten();
@@ -27,7 +27,7 @@ impl FromStr for Authority {
             }
             _ => (text, None),
         };
-        // Without brackets it would not be certain where the address ends.
+        // Without brackets, the end of an IPv6 address would be ambiguous.
         if host.contains(':') && !host.starts_with('[') {
             return Err(HostError::NotAlone(':'));
         }
@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_authority_ends_in_its_port() {
+    fn port_follows_the_last_colon() {
         let read = |text: &str| Authority::from_str(text).map(|it| (it.host.to_string(), it.port));
         assert_eq!(read("a.b"), Ok(("a.b".into(), None)));
         assert_eq!(read("a.b:80"), Ok(("a.b".into(), Some(80))));

@@ -1,4 +1,4 @@
-//! Names of hosts: those of a policy's rules, and those that a guest asks for.
+//! Host names and addresses, and the patterns by which a policy's rules match them.
 
 mod authority;
 
@@ -11,49 +11,49 @@ use thiserror::Error;
 
 pub use authority::Authority;
 
-/// The longest name, without the final dot (RFC 1035, 2.3.4).
-const LONGEST: usize = 253;
-/// The longest label.
-const LONGEST_LABEL: usize = 63;
+/// The maximum length of a name without the trailing dot (RFC 1035, 2.3.4).
+const MAX_NAME: usize = 253;
+/// The maximum length of a label.
+const MAX_LABEL: usize = 63;
 
-/// A host: a name of the DNS in lower case without its final dot, or an address.
+/// A host: a DNS name in lower case without its trailing dot, or an address.
 ///
-/// An address has one spelling: four decimal numbers, or the notation of IPv6 with or without brackets. An IPv4
-/// address that is written as one of IPv6 (`::ffff:127.0.0.1`) is the IPv4 address. Every other spelling of numbers
-/// that some library would read as an address (`2130706433`, `0x7f.1`, `017700000001`) is no host at all.
+/// An address has one canonical form: dotted decimal, or IPv6 notation with or without brackets. An IPv4-mapped IPv6
+/// address (`::ffff:127.0.0.1`) becomes the IPv4 address. Every other spelling that some library parses as an address
+/// (`2130706433`, `0x7f.1`, `017700000001`) is rejected.
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum Host {
-    /// A name.
+    /// A DNS name.
     Name(String),
-    /// An address.
+    /// An IP address.
     Address(IpAddr),
 }
 
-/// Why a text is not a host.
+/// The reason why a text is not a host.
 #[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
 pub enum HostError {
-    /// There is nothing.
+    /// The text is empty.
     #[error("the host is empty: write a name, such as \"api.github.com\"")]
     Empty,
-    /// A URL, or a part of one.
+    /// A character of a URL, such as the colon before a port.
     #[error(
         "\"{0}\" does not belong to a host: write the name alone, such as \"api.github.com\", and ports in `ports`"
     )]
     NotAlone(char),
-    /// A character that no name has.
+    /// A character that no host name contains.
     #[error(
-        "a name of a host has no {0:?}: use letters, digits, `-` and `_`, and write other alphabets as `xn--`"
+        "a host name cannot contain {0:?}: use letters, digits, `-` and `_`, and write other alphabets as `xn--`"
     )]
     Character(char),
-    /// An empty label, or one that is too long or begins or ends with a hyphen.
+    /// A label that is empty, longer than 63 characters, or begins or ends with a hyphen.
     #[error("each part between two dots has 1 to 63 characters, and no hyphen first or last")]
     Label,
     /// More than 253 characters.
-    #[error("a name of a host has at most 253 characters")]
+    #[error("a host name has at most 253 characters")]
     TooLong,
-    /// A last label that is a number: libraries read such names as addresses.
+    /// The last label is a number: libraries parse such names as addresses.
     #[error(
-        "a name does not end in a number: write an address as four numbers of 0 to 255, or as one of IPv6"
+        "a host name cannot end in a number: write an IPv4 address as four numbers from 0 to 255, or use IPv6 notation"
     )]
     Number,
 }
@@ -70,7 +70,7 @@ impl FromStr for Host {
             let address = address.map_err(|_| HostError::Character('['))?;
             return Ok(Self::Address(IpAddr::from(address).to_canonical()));
         }
-        // Rust reads four decimal numbers without leading zeros, and nothing else, as IPv4.
+        // `Ipv4Addr` accepts only four decimal numbers without leading zeros.
         if let Ok(address) = text.parse::<Ipv4Addr>() {
             return Ok(Self::Address(address.into()));
         }
@@ -81,13 +81,13 @@ impl FromStr for Host {
     }
 }
 
-/// Reads a name.
+/// Validates a name and converts it to lower case.
 fn name(text: &str) -> Result<String, HostError> {
     let text = text.strip_suffix('.').unwrap_or(text);
     if text.is_empty() {
         return Err(HostError::Empty);
     }
-    if text.len() > LONGEST {
+    if text.len() > MAX_NAME {
         return Err(HostError::TooLong);
     }
     for found in text.chars() {
@@ -98,9 +98,7 @@ fn name(text: &str) -> Result<String, HostError> {
         }
     }
     let is_label = |label: &str| {
-        (1..=LONGEST_LABEL).contains(&label.len())
-            && !label.starts_with('-')
-            && !label.ends_with('-')
+        (1..=MAX_LABEL).contains(&label.len()) && !label.starts_with('-') && !label.ends_with('-')
     };
     if !text.split('.').all(is_label) {
         return Err(HostError::Label);
@@ -112,7 +110,7 @@ fn name(text: &str) -> Result<String, HostError> {
     Ok(text.to_ascii_lowercase())
 }
 
-/// Whether a label is a number to one of the readers of addresses: decimal, octal or hexadecimal
+/// Returns whether some address parser reads a label as a number: decimal, octal or hexadecimal
 /// (<https://url.spec.whatwg.org/#ends-in-a-number-checker>).
 fn is_number(label: &str) -> bool {
     let hexadecimal = label
@@ -133,28 +131,28 @@ impl fmt::Display for Host {
     }
 }
 
-/// The hosts of a rule.
+/// A pattern that matches hosts.
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum HostPattern {
-    /// One host.
+    /// A single host.
     Exactly(Host),
-    /// Every name beneath this one, at any depth, and not the name itself: `*.example.org`.
+    /// Every subdomain of this name at any depth, but not the name itself: `*.example.org`.
     Beneath(String),
 }
 
-/// Why a text is not a pattern of hosts.
+/// The reason why a text is not a host pattern.
 #[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
 pub enum PatternError {
-    /// `*`, or the same in other words.
+    /// `*`, or an equivalent such as `*.*`.
     #[error(
         "this pattern would allow every host: name the hosts, or the domains as \
          in \"*.example.org\""
     )]
     Everything,
-    /// `*` elsewhere than in place of the first label.
+    /// `*` anywhere but in place of the first label.
     #[error("`*` stands for the first part of a name only, as in \"*.example.org\"")]
     Star,
-    /// What is left is not a host.
+    /// The rest of the pattern is not a host.
     #[error(transparent)]
     Host(#[from] HostError),
 }
@@ -186,19 +184,19 @@ impl fmt::Display for HostPattern {
 }
 
 impl HostPattern {
-    /// Whether the host is one of these.
+    /// Returns whether the pattern matches the host.
     pub fn matches(&self, host: &Host) -> bool {
         match (self, host) {
-            (Self::Exactly(own), host) => own == host,
-            (Self::Beneath(above), Host::Name(name)) => {
-                let label = name.strip_suffix(above.as_str());
+            (Self::Exactly(exact), host) => exact == host,
+            (Self::Beneath(domain), Host::Name(name)) => {
+                let label = name.strip_suffix(domain.as_str());
                 label.is_some_and(|label| label.len() > 1 && label.ends_with('.'))
             }
             (Self::Beneath(_), Host::Address(_)) => false,
         }
     }
 
-    /// Whether a host may be one of both.
+    /// Returns whether some host could match both patterns.
     pub fn meets(&self, other: &Self) -> bool {
         let is_within = |inner: &str, outer: &str| {
             let label = inner.strip_suffix(outer);
@@ -212,22 +210,22 @@ impl HostPattern {
         }
     }
 
-    /// How closely it describes the hosts that it matches: of two patterns that match one host, the one that
-    /// describes it more closely decides.
-    pub fn closeness(&self) -> usize {
+    /// Returns the specificity of the pattern: of two patterns that match the same host, the one with the higher value
+    /// takes precedence.
+    pub fn specificity(&self) -> usize {
         match self {
             Self::Exactly(_) => usize::MAX,
             Self::Beneath(name) => name.len(),
         }
     }
 
-    /// Whether it is a whole top-level domain, such as `*.com`.
+    /// Returns whether the pattern covers a whole top-level domain, such as `*.com`.
     pub fn is_top_level(&self) -> bool {
         matches!(self, Self::Beneath(name) if !name.contains('.'))
     }
 }
 
-/// Reads and writes the text.
+/// Implements serde through `Display` and `FromStr`.
 macro_rules! as_text {
     ($($type:ty),+) => {$(
         impl Serialize for $type {
@@ -257,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_has_one_form() {
+    fn names_have_one_canonical_form() {
         assert_eq!(host("API.GitHub.com."), Host::Name("api.github.com".into()));
         assert_eq!(host("_srv.a-b.x1"), Host::Name("_srv.a-b.x1".into()));
         let refused = [
@@ -286,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_has_one_spelling() {
+    fn addresses_have_one_canonical_form() {
         let loopback = Host::Address(Ipv4Addr::LOCALHOST.into());
         for text in ["127.0.0.1", "::ffff:127.0.0.1", "[::ffff:7f00:1]"] {
             assert_eq!(host(text), loopback, "{text}");
@@ -314,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn a_star_stands_for_the_parts_before_a_domain() {
+    fn wildcard_matches_subdomains() {
         let pattern: HostPattern = "*.PyPI.org.".parse().expect("a pattern");
         assert_eq!(pattern.to_string(), "*.pypi.org");
         for name in ["files.pypi.org", "a.b.pypi.org", "FILES.pypi.org."] {
@@ -344,9 +342,13 @@ mod tests {
     }
 
     #[test]
-    fn the_closer_pattern_has_the_greater_number() {
-        let closeness = |text: &str| text.parse::<HostPattern>().expect("a pattern").closeness();
-        assert!(closeness("a.b.c") > closeness("*.b.c"));
-        assert!(closeness("*.b.c") > closeness("*.c"));
+    fn longer_pattern_is_more_specific() {
+        let specificity = |text: &str| {
+            text.parse::<HostPattern>()
+                .expect("a pattern")
+                .specificity()
+        };
+        assert!(specificity("a.b.c") > specificity("*.b.c"));
+        assert!(specificity("*.b.c") > specificity("*.c"));
     }
 }

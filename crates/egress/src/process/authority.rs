@@ -1,5 +1,5 @@
-//! The authority that the guests of this sandbox trust. Its key is in this process and in the supervisor, and nowhere
-//! else.
+//! The certificate authority (CA) that the guests of this sandbox trust. Only this process and the supervisor hold its
+//! key.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD as BASE64;
@@ -12,16 +12,16 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use crate::control;
 use crate::host::Host;
 
-/// Makes certificates.
+/// Signs certificates for hosts.
 #[derive(Debug)]
 pub struct Authority {
     issuer: Issuer<'static, KeyPair>,
-    /// The key of every certificate.
+    /// The key of all host certificates.
     key: KeyPair,
 }
 
-/// What the authority's own certificate says, but for its key.
-fn own_params() -> CertificateParams {
+/// Returns the parameters of the CA certificate, without its key.
+fn ca_params() -> CertificateParams {
     let mut params = CertificateParams::default();
     let name = &mut params.distinguished_name;
     name.push(DnType::CommonName, "Sandfork sandbox");
@@ -30,10 +30,10 @@ fn own_params() -> CertificateParams {
     params
 }
 
-fn make() -> Result<control::Authority, rcgen::Error> {
+fn generate() -> Result<control::Authority, rcgen::Error> {
     let key = KeyPair::generate()?;
     Ok(control::Authority {
-        certificate: pem(own_params().self_signed(&key)?.der()),
+        certificate: pem(ca_params().self_signed(&key)?.der()),
         key: BASE64.encode(key.serialized_der()),
     })
 }
@@ -43,7 +43,7 @@ fn key_of(known: &control::Authority) -> Result<KeyPair, rcgen::Error> {
     KeyPair::try_from(bytes.map_err(|_| rcgen::Error::CouldNotParseKeyPair)?)
 }
 
-/// A certificate as files have it (RFC 7468).
+/// Encodes a certificate as PEM (RFC 7468).
 fn pem(certificate: &[u8]) -> String {
     let text = BASE64.encode(certificate);
     let lines: Vec<&str> = text
@@ -58,23 +58,23 @@ fn pem(certificate: &[u8]) -> String {
 }
 
 impl Authority {
-    /// The authority of an earlier process, or a new one, and what a later process needs to be the same.
+    /// Restores the CA of an earlier process, or generates a new one. Also returns the data that restores it later.
     pub fn new(
         earlier: Option<control::Authority>,
     ) -> Result<(Self, control::Authority), rcgen::Error> {
-        let known = earlier.map_or_else(make, Ok)?;
+        let known = earlier.map_or_else(generate, Ok)?;
         let authority = Self {
-            issuer: Issuer::new(own_params(), key_of(&known)?),
+            issuer: Issuer::new(ca_params(), key_of(&known)?),
             key: KeyPair::generate()?,
         };
         Ok((authority, known))
     }
 
-    /// A certificate for a host.
+    /// Signs a certificate for a host.
     pub fn certify(&self, host: &Host) -> Result<CertificateDer<'static>, rcgen::Error> {
         let mut params = CertificateParams::new([host.to_string()])?;
         let name = &mut params.distinguished_name;
-        // Longer than the field may be: the name that counts is the alternative one.
+        // Not the host name, which may be longer than this field allows: clients check the subject alternative name.
         name.push(DnType::CommonName, "Sandfork sandbox: a host of the policy");
         params.use_authority_key_identifier_extension = true;
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
@@ -83,7 +83,7 @@ impl Authority {
         Ok(certificate.der().clone())
     }
 
-    /// The key of every certificate.
+    /// Returns the key of all host certificates.
     pub fn key(&self) -> PrivateKeyDer<'static> {
         PrivatePkcs8KeyDer::from(self.key.serialize_der()).into()
     }

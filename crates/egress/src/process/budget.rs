@@ -1,4 +1,4 @@
-//! What one worker may use: bytes, connections at a time, and how fast it may ask for more.
+//! The limits of one worker: its byte quota, and the rates of its operations.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::locked;
 
-/// The bytes that a worker may still send and receive.
+/// The byte quota of a worker, for both directions together.
 #[derive(Debug)]
 pub struct Bytes(AtomicU64);
 
@@ -17,12 +17,12 @@ impl Bytes {
         Self(AtomicU64::new(most))
     }
 
-    /// How many are left.
+    /// Returns the number of bytes left.
     pub fn left(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Takes these, which may be more than are left: they have been carried already.
+    /// Charges bytes that were already transferred, which may exceed the rest of the quota.
     pub fn take(&self, bytes: usize) {
         let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
         let take = |left: u64| Some(left.saturating_sub(bytes));
@@ -32,19 +32,19 @@ impl Bytes {
     }
 }
 
-/// How often something may happen: a number at once, and then so many a second.
+/// A rate limit: a burst, then a fixed number of operations per second.
 ///
-/// A guest that asks faster waits. Each of its connections takes a port of the host for a minute, and each question
-/// a turn of the one thread.
+/// A guest that exceeds the rate waits. Without a limit, its connections could exhaust the ports of the host, which
+/// stay in use for a minute each, and its requests the only thread of the process.
 #[derive(Debug)]
-pub struct Pace {
+pub struct RateLimit {
     interval: Duration,
     burst: u32,
-    /// When there will be room for the whole burst again.
+    /// The time at which the whole burst is available again.
     full_at: Mutex<Instant>,
 }
 
-impl Pace {
+impl RateLimit {
     pub fn new(burst: u32, each_second: u32) -> Self {
         Self {
             interval: Duration::from_secs(1) / each_second,
@@ -53,32 +53,32 @@ impl Pace {
         }
     }
 
-    /// Waits for a turn.
-    pub async fn turn(&self) {
+    /// Waits until one operation is within the rate.
+    pub async fn acquire(&self) {
         let due = self.take(1, Instant::now());
         if let Some(due) = due {
             sleep_until(due).await;
         }
     }
 
-    /// Takes turns. Returns when the last of them is, if that is later.
-    pub fn take(&self, turns: usize, now: Instant) -> Option<Instant> {
+    /// Charges operations. Returns the time at which the last of them is within the rate, if that time is after `now`.
+    pub fn take(&self, operations: usize, now: Instant) -> Option<Instant> {
         let mut full_at = locked(&self.full_at);
-        *full_at = (*full_at).max(now) + self.interval.saturating_mul(count(turns));
+        *full_at = (*full_at).max(now) + self.interval.saturating_mul(count(operations));
         let due = full_at.checked_sub(self.interval * self.burst)?;
         (due > now).then_some(due)
     }
 
-    /// Gives turns back that something else limits.
-    pub fn give_back(&self, turns: usize) {
+    /// Refunds operations that another limit bounds.
+    pub fn refund(&self, operations: usize) {
         let mut full_at = locked(&self.full_at);
-        let earlier = full_at.checked_sub(self.interval.saturating_mul(count(turns)));
+        let earlier = full_at.checked_sub(self.interval.saturating_mul(count(operations)));
         *full_at = earlier.unwrap_or(*full_at);
     }
 }
 
-fn count(turns: usize) -> u32 {
-    u32::try_from(turns).unwrap_or(u32::MAX)
+fn count(operations: usize) -> u32 {
+    u32::try_from(operations).unwrap_or(u32::MAX)
 }
 
 #[cfg(test)]
@@ -86,26 +86,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_burst_is_free_and_the_rest_is_paced() {
-        let pace = Pace::new(10, 100);
+    fn rate_applies_after_the_burst() {
+        let limit = RateLimit::new(10, 100);
         let start = Instant::now() + Duration::from_secs(60);
         for _ in 0..10 {
-            assert_eq!(pace.take(1, start), None);
+            assert_eq!(limit.take(1, start), None);
         }
         let later = |milliseconds| Some(start + Duration::from_millis(milliseconds));
-        assert_eq!(pace.take(1, start), later(10));
-        assert_eq!(pace.take(1, start), later(20));
-        // A second later the burst is there again, and not more.
+        assert_eq!(limit.take(1, start), later(10));
+        assert_eq!(limit.take(1, start), later(20));
+        // One second later the burst is available again, but no more than that.
         let next = start + Duration::from_secs(1);
-        let free = (0..20).take_while(|_| pace.take(1, next).is_none()).count();
+        let free = (0..20)
+            .take_while(|_| limit.take(1, next).is_none())
+            .count();
         assert_eq!(free, 10);
-        pace.give_back(3);
-        assert_eq!(pace.take(2, next), None);
-        assert_eq!(pace.take(1, next), Some(next + Duration::from_millis(10)));
+        limit.refund(3);
+        assert_eq!(limit.take(2, next), None);
+        assert_eq!(limit.take(1, next), Some(next + Duration::from_millis(10)));
     }
 
     #[test]
-    fn bytes_end() {
+    fn quota_stops_at_zero() {
         let bytes = Bytes::new(10);
         bytes.take(4);
         assert_eq!(bytes.left(), 6);

@@ -1,4 +1,4 @@
-//! What the process gives up before it serves: rights over files, ports, other processes and most system calls.
+//! Gives up the rights of the process over files, ports, other processes and most system calls before it serves.
 
 use std::fs::File;
 use std::io::ErrorKind;
@@ -13,30 +13,30 @@ use sandfork_jail::identity::drop_to;
 use sandfork_jail::program::{BpfInstruction, HostIds};
 use sandfork_jail::sys::seccomp;
 
-/// Confines the process for good.
+/// Confines the process irrevocably.
 ///
 /// # Errors
-/// What could not be given up, as part of a sentence.
+/// Returns the step that failed, as part of a sentence.
 pub fn confine(
     identity: Option<HostIds>,
     landlock_abi: u32,
     filter: &[BpfInstruction],
 ) -> Result<(), String> {
     let step = |what: &'static str| move |errno| format!("{what}: {errno}");
-    // Each connection takes several descriptors.
+    // Each connection needs several descriptors.
     let (_, most) = getrlimit(Resource::RLIMIT_NOFILE).map_err(step("read the limits"))?;
     setrlimit(Resource::RLIMIT_NOFILE, most, most).map_err(step("raise the limit of files"))?;
     setrlimit(Resource::RLIMIT_CORE, 0, 0).map_err(step("forbid core files"))?;
     if let Some(ids) = identity {
         drop_to(ids).map_err(step("change the user"))?;
     }
-    // An ordinary user's process may have some, too (`AmbientCapabilities=`).
+    // An ordinary user's process may have capabilities too (`AmbientCapabilities=`).
     capabilities::drop_own().map_err(step("give up capabilities"))?;
-    // No process of the same user may read the credentials in its memory.
+    // Other processes of the same user must not read the credentials in this process's memory.
     prctl::set_dumpable(false).map_err(step("forbid tracing"))?;
     prctl::set_no_new_privs().map_err(step("give up new rights"))?;
     landlock(landlock_abi).map_err(|error| format!("enforce Landlock: {error}"))?;
-    // The supervisor cannot see this layer from outside. Every user may open the root otherwise.
+    // The supervisor cannot verify Landlock from outside. Without it, every user could open the root directory.
     match File::open("/") {
         Err(error) if error.kind() == ErrorKind::PermissionDenied => {}
         _ => return Err("see that Landlock closes files".to_owned()),
@@ -44,7 +44,7 @@ pub fn confine(
     seccomp::load(filter).map_err(step("load the filter"))
 }
 
-/// Closes every file, every port to listen on, and signals and abstract sockets as far as the kernel can.
+/// Denies access to every file and to listening on ports, and scopes signals and abstract sockets if the kernel can.
 fn landlock(abi: u32) -> Result<(), landlock::RulesetError> {
     let abi = ABI::from(i32::try_from(abi).unwrap_or(i32::MAX));
     let mut ruleset = Ruleset::default()

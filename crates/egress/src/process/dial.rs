@@ -1,4 +1,4 @@
-//! Connects to a host: resolves its name once, judges each address, and dials one of those that were judged.
+//! Connects to a host: resolves its name once, checks each address, and connects only to checked addresses.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -9,125 +9,127 @@ use tokio::net::{TcpStream, UdpSocket};
 use tokio::task::{JoinSet, yield_now};
 use tokio::time::{sleep, timeout};
 
-use super::http::Place;
+use super::http::Endpoint;
 use super::metered::Metered;
 use super::network::Network;
 use super::resolve::resolve;
-use super::{PATIENCE, Shared, locked};
+use super::{STEP_TIMEOUT, Shared, locked};
 use crate::address::{AddressClass, Reach};
 use crate::control::Proxy;
 use crate::host::Host;
 use crate::refusal::{Failure, Refusal, Verdict};
 use crate::rules::Access;
 
-/// How long an address is the only one that is tried (RFC 8305).
-const HEAD_START: Duration = Duration::from_millis(250);
+/// The delay between connection attempts to successive addresses (RFC 8305).
+const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 
-/// The most addresses of a host that are tried.
-const MOST_ADDRESSES: usize = 8;
+/// The maximum number of addresses of a host to which connections are attempted.
+const MAX_ATTEMPTS: usize = 8;
 
-/// The most addresses of a host that are judged. Its owner chooses how many it has, and each costs system calls.
-const MOST_JUDGED: usize = 64;
+/// The maximum number of addresses of a host that are checked. The owner of a name chooses how many addresses it has,
+/// and each check costs system calls.
+const MAX_CHECKED: usize = 64;
 
-/// The most bytes of a proxy's answer.
-const MOST_OF_ANSWER: usize = 16 * 1024;
+/// The maximum size in bytes of the response head of a proxy.
+const MAX_RESPONSE_HEAD: usize = 16 * 1024;
 
-/// What a connection carries, for a proxy that tells the two apart.
+/// The content of a connection, by which a proxy chooses between forwarding requests and tunnelling.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Carries {
-    /// Requests of HTTP in the clear.
+    /// Cleartext HTTP requests.
     Http,
     /// Anything else.
     Other,
 }
 
-/// A connection to a host, or to the proxy that the request goes to.
+/// A connection to a host, or to the proxy that forwards requests to it.
 #[derive(Debug)]
 pub struct Dialled {
     /// The stream.
     pub stream: Metered,
-    /// The proxy that takes requests for the host.
+    /// The proxy that forwards the requests, if the stream leads to a proxy.
     pub requests_to: Option<Proxy>,
 }
 
-/// How a host is reached.
+/// The route to a host.
 enum Route<'a> {
-    /// By these addresses.
+    /// Direct, to one of these addresses.
     Addresses(Vec<SocketAddr>),
-    /// By the policy's proxy, which resolves the name.
+    /// Through the policy's proxy, which resolves the name.
     Proxy(&'a Proxy),
 }
 
-/// Connects to a host that the rules allow. What does not come about is noted.
+/// Connects to a host that the rules allow. Records a failure in the ledger.
 pub async fn dial(
     network: &Arc<Network>,
-    place: &Place,
+    endpoint: &Endpoint,
     access: &Access<'_>,
     carries: Carries,
 ) -> Result<Dialled, Verdict> {
     let result = async {
-        let route = within(route(network, place, access), Failure::Resolver).await?;
-        let (addresses, silent) = match &route {
+        let route =
+            with_timeout(choose_route(network, endpoint, access), Failure::Resolver).await?;
+        let (addresses, on_timeout) = match &route {
             Route::Addresses(addresses) => {
                 let addresses = addresses.iter().map(SocketAddr::ip).collect();
                 (addresses, Failure::Unreachable)
             }
             Route::Proxy(_) => (Vec::new(), Failure::Proxy),
         };
-        let asked = network.ask(place, addresses).await;
+        let asked = network.ask(endpoint, addresses).await;
         asked.map_err(Verdict::Refused)?;
-        within(connect(network, place, route, carries), silent).await
+        with_timeout(connect(network, endpoint, route, carries), on_timeout).await
     };
     let result = result.await;
-    result.map_err(|verdict| network.note(place, None, verdict))
+    result.map_err(|verdict| network.note(endpoint, None, verdict))
 }
 
-/// Bounds the time of a step, whose end without a word is this failure.
-async fn within<T>(
+/// Applies the step timeout. A step that times out fails with `on_timeout`.
+async fn with_timeout<T>(
     step: impl Future<Output = Result<T, Verdict>>,
-    silent: Failure,
+    on_timeout: Failure,
 ) -> Result<T, Verdict> {
-    let ended = timeout(PATIENCE, step).await;
-    ended.unwrap_or(Err(Verdict::Failed(silent)))
+    let ended = timeout(STEP_TIMEOUT, step).await;
+    ended.unwrap_or(Err(Verdict::Failed(on_timeout)))
 }
 
-/// The way to a host that the rules allow, once there is a turn for it.
-async fn route<'a>(
+/// Chooses the route to a host that the rules allow, once the rate limit permits another connection.
+async fn choose_route<'a>(
     network: &'a Network,
-    place: &Place,
+    endpoint: &Endpoint,
     access: &Access<'_>,
 ) -> Result<Route<'a>, Verdict> {
     if network.bytes.left() == 0 {
         return Err(Verdict::Refused(Refusal::Bytes));
     }
-    network.dials.turn().await;
+    network.dials.acquire().await;
     let shared = &network.shared;
     if let (Some(proxy), Reach::Public) = (&shared.start.proxy, access.reach()) {
         return Ok(Route::Proxy(proxy));
     }
-    let addresses = addresses_of(shared, &place.host).await?;
-    let allowed = allowed(addresses, access, class_of).await;
+    let addresses = addresses_of(shared, &endpoint.host).await?;
+    let allowed = allowed_addresses(addresses, access, class_of).await;
     let allowed = allowed.map_err(Verdict::Refused)?.into_iter();
-    let addresses = allowed.map(|address| SocketAddr::new(address, place.port));
+    let addresses = allowed.map(|address| SocketAddr::new(address, endpoint.port));
     Ok(Route::Addresses(addresses.collect()))
 }
 
-/// Those of a host's addresses that are tried. Others have a turn after each that is judged.
-async fn allowed<F: Future<Output = AddressClass>>(
+/// Returns the addresses to which connections are attempted. Yields to other tasks after each check.
+async fn allowed_addresses<F: Future<Output = AddressClass>>(
     addresses: Vec<IpAddr>,
     access: &Access<'_>,
     class_of: impl Fn(IpAddr) -> F,
 ) -> Result<Vec<IpAddr>, Refusal> {
     let mut allowed = Vec::new();
     let mut refused = None;
-    for address in addresses.into_iter().take(MOST_JUDGED) {
+    for address in addresses.into_iter().take(MAX_CHECKED) {
         let class = class_of(address).await;
         if class.is_allowed(access.reach(), access.is_named_address()) {
             allowed.push(address);
         } else {
             refused = Some(Refusal::from(class));
         }
-        if allowed.len() == MOST_ADDRESSES {
+        if allowed.len() == MAX_ATTEMPTS {
             break;
         }
         yield_now().await;
@@ -140,24 +142,28 @@ async fn allowed<F: Future<Output = AddressClass>>(
 
 async fn connect(
     network: &Arc<Network>,
-    place: &Place,
+    endpoint: &Endpoint,
     route: Route<'_>,
     carries: Carries,
 ) -> Result<Dialled, Verdict> {
     let shared = &network.shared;
     let (stream, address, requests_to) = match (route, carries) {
-        (Route::Proxy(proxy), Carries::Http) => {
-            (to_proxy(shared, proxy).await?, None, Some(proxy.clone()))
+        (Route::Proxy(proxy), Carries::Http) => (
+            connect_to_proxy(shared, proxy).await?,
+            None,
+            Some(proxy.clone()),
+        ),
+        (Route::Proxy(proxy), Carries::Other) => {
+            (tunnel_through(shared, proxy, endpoint).await?, None, None)
         }
-        (Route::Proxy(proxy), Carries::Other) => (through(shared, proxy, place).await?, None, None),
         (Route::Addresses(addresses), _) => {
-            let stream = first_of(addresses).await.ok_or(unreachable())?;
+            let stream = connect_first(addresses).await.ok_or(unreachable())?;
             let address = stream.peer_addr().map_err(|_| unreachable())?;
             (stream, Some(address.ip()), None)
         }
     };
     _ = stream.set_nodelay(true);
-    let stream = Metered::new(stream, network, place, address);
+    let stream = Metered::new(stream, network, endpoint, address);
     Ok(Dialled {
         stream,
         requests_to,
@@ -174,28 +180,28 @@ async fn addresses_of(shared: &Shared, host: &Host) -> Result<Vec<IpAddr>, Verdi
         Host::Name(name) => {
             let resolution = locked(&shared.resolution).clone();
             let resolved = resolve(&resolution, name).await;
-            resolved.map(in_turns).map_err(Verdict::Failed)
+            resolved.map(interleave).map_err(Verdict::Failed)
         }
     }
 }
 
-/// Puts addresses of IPv4 and IPv6 in turns (RFC 8305, 4): a machine that has only one of the two finds some among the
-/// first.
-fn in_turns(addresses: Vec<IpAddr>) -> Vec<IpAddr> {
+/// Interleaves IPv4 and IPv6 addresses (RFC 8305, 4), so that a machine with only one of the two protocols finds usable
+/// addresses among the first.
+fn interleave(addresses: Vec<IpAddr>) -> Vec<IpAddr> {
     let mut counts = [0; 2];
-    let counted = addresses.into_iter().map(|address| {
+    let ranked = addresses.into_iter().map(|address| {
         let count = &mut counts[usize::from(address.is_ipv6())];
         *count += 1;
         (*count, address)
     });
-    let mut counted: Vec<_> = counted.collect();
-    // The order of those of one turn stays.
-    counted.sort_by_key(|(turn, _)| *turn);
-    counted.into_iter().map(|(_, address)| address).collect()
+    let mut ranked: Vec<_> = ranked.collect();
+    // A stable sort keeps the order with_timeout each family.
+    ranked.sort_by_key(|(rank, _)| *rank);
+    ranked.into_iter().map(|(_, address)| address).collect()
 }
 
-/// What lies behind an address. That of an interface of this machine looks like any other, but the kernel would reach
-/// it from the same address.
+/// Classifies an address. The address of one of this machine's interfaces has no special value; it is recognised by the
+/// route, whose source address equals the destination.
 async fn class_of(address: IpAddr) -> AddressClass {
     let class = AddressClass::of(address);
     if matches!(
@@ -206,7 +212,7 @@ async fn class_of(address: IpAddr) -> AddressClass {
             IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
             IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
         };
-        // Nothing is sent: this looks a route up.
+        // Connecting a UDP socket sends nothing; it only looks up the route.
         if let Ok(socket) = UdpSocket::bind((any, 0)).await
             && socket.connect((address, 9)).await.is_ok()
             && socket.local_addr().is_ok_and(|own| own.ip() == address)
@@ -217,8 +223,8 @@ async fn class_of(address: IpAddr) -> AddressClass {
     class
 }
 
-/// The first of the addresses that answers. Each has a head start over the next.
-async fn first_of(addresses: Vec<SocketAddr>) -> Option<TcpStream> {
+/// Returns the first connection that succeeds. Attempts start in order, each with a delay after the previous one.
+async fn connect_first(addresses: Vec<SocketAddr>) -> Option<TcpStream> {
     let mut attempts = JoinSet::new();
     let mut waiting = addresses.into_iter();
     loop {
@@ -229,7 +235,7 @@ async fn first_of(addresses: Vec<SocketAddr>) -> Option<TcpStream> {
         }
         let joined = tokio::select! {
             joined = attempts.join_next() => joined,
-            () = sleep(HEAD_START), if !is_last => continue,
+            () = sleep(ATTEMPT_DELAY), if !is_last => continue,
         };
         match joined {
             Some(Ok(Ok(stream))) => return Some(stream),
@@ -239,27 +245,31 @@ async fn first_of(addresses: Vec<SocketAddr>) -> Option<TcpStream> {
     }
 }
 
-/// A connection to the proxy. The policy names it, so its address may be private.
-async fn to_proxy(shared: &Shared, proxy: &Proxy) -> Result<TcpStream, Verdict> {
+/// Connects to the proxy. The policy names the proxy, so its address may be private.
+async fn connect_to_proxy(shared: &Shared, proxy: &Proxy) -> Result<TcpStream, Verdict> {
     let addresses = addresses_of(shared, &proxy.host).await?.into_iter();
     let addresses = addresses.map(|address| SocketAddr::new(address, proxy.port));
-    let stream = first_of(addresses.take(MOST_ADDRESSES).collect()).await;
+    let stream = connect_first(addresses.take(MAX_ATTEMPTS).collect()).await;
     stream.ok_or(Verdict::Failed(Failure::Proxy))
 }
 
-/// A connection that the proxy makes (RFC 9110, 9.3.6). It resolves the name too.
-async fn through(shared: &Shared, proxy: &Proxy, place: &Place) -> Result<TcpStream, Verdict> {
-    let mut stream = to_proxy(shared, proxy).await?;
+/// Opens a tunnel through the proxy (RFC 9110, 9.3.6), which also resolves the name.
+async fn tunnel_through(
+    shared: &Shared,
+    proxy: &Proxy,
+    endpoint: &Endpoint,
+) -> Result<TcpStream, Verdict> {
+    let mut stream = connect_to_proxy(shared, proxy).await?;
     let authorization = proxy.authorization.as_ref();
     let authorization = authorization.map(|value| format!("Proxy-Authorization: {value}\r\n"));
     let authorization = authorization.unwrap_or_default();
-    let request = format!("CONNECT {place} HTTP/1.1\r\nHost: {place}\r\n{authorization}\r\n");
+    let request = format!("CONNECT {endpoint} HTTP/1.1\r\nHost: {endpoint}\r\n{authorization}\r\n");
     let failed = |_| Verdict::Failed(Failure::Proxy);
     stream.write_all(request.as_bytes()).await.map_err(failed)?;
-    // One byte at a time: what follows the answer is the host's.
+    // Read byte by byte: the bytes after the response head belong to the host.
     let mut answer = Vec::new();
     while !answer.ends_with(b"\r\n\r\n") {
-        if answer.len() >= MOST_OF_ANSWER {
+        if answer.len() >= MAX_RESPONSE_HEAD {
             return Err(Verdict::Failed(Failure::Proxy));
         }
         answer.push(stream.read_u8().await.map_err(failed)?);
@@ -284,48 +294,49 @@ mod tests {
         runtime.expect("a runtime").block_on(work)
     }
 
-    /// The addresses of an answer, numbered.
+    /// Returns the addresses of a large reply, consecutively numbered.
     fn many() -> Vec<IpAddr> {
         (0..6300)
             .map(|it| Ipv4Addr::from_bits(0x0101_0101 + it).into())
             .collect()
     }
 
-    /// What is tried of many addresses, of which all but these are private, and how many were judged.
-    fn tried(public: &[usize]) -> (Result<Vec<IpAddr>, Refusal>, usize) {
+    /// Runs `allowed_addresses` on many addresses, all of which but these are private. Also returns the number of
+    /// checks.
+    fn attempted(public: &[usize]) -> (Result<Vec<IpAddr>, Refusal>, usize) {
         let rules = Rules::of_hosts(&["a.example"]);
         let host = "a.example".parse().expect("a host");
         let access = rules.access(&host, 443).expect("it is allowed");
         let addresses = many();
-        let judged = Cell::new(0);
+        let checked = Cell::new(0);
         let class_of = async |address| {
-            judged.set(judged.get() + 1);
+            checked.set(checked.get() + 1);
             if public.iter().any(|it| addresses[*it] == address) {
                 AddressClass::Public
             } else {
                 AddressClass::Private
             }
         };
-        let tried = run(allowed(addresses.clone(), &access, class_of));
-        (tried, judged.get())
+        let attempted = run(allowed_addresses(addresses.clone(), &access, class_of));
+        (attempted, checked.get())
     }
 
     #[test]
-    fn only_the_first_addresses_of_a_host_are_judged() {
+    fn only_the_first_addresses_are_checked() {
         let many = many();
-        assert_eq!(tried(&[]), (Err(Refusal::PrivateAddress), MOST_JUDGED));
-        let (first, last, later) = (0, MOST_JUDGED - 1, MOST_JUDGED);
+        assert_eq!(attempted(&[]), (Err(Refusal::PrivateAddress), MAX_CHECKED));
+        let (first, last, later) = (0, MAX_CHECKED - 1, MAX_CHECKED);
         let both = Ok(vec![many[first], many[last]]);
-        assert_eq!(tried(&[first, last, later]), (both, MOST_JUDGED));
-        assert_eq!(tried(&[later]).0, Err(Refusal::PrivateAddress));
-        // No more than are tried.
+        assert_eq!(attempted(&[first, last, later]), (both, MAX_CHECKED));
+        assert_eq!(attempted(&[later]).0, Err(Refusal::PrivateAddress));
+        // Checking stops once there are enough addresses to try.
         let all: Vec<usize> = (2..many.len()).collect();
-        let expected = Ok(many[2..2 + MOST_ADDRESSES].to_vec());
-        assert_eq!(tried(&all), (expected, 2 + MOST_ADDRESSES));
+        let expected = Ok(many[2..2 + MAX_ATTEMPTS].to_vec());
+        assert_eq!(attempted(&all), (expected, 2 + MAX_ATTEMPTS));
     }
 
     #[test]
-    fn others_have_a_turn_between_two_addresses() {
+    fn address_checks_yield_to_other_tasks() {
         let rules = Rules::of_hosts(&["a.example"]);
         let host = "a.example".parse().expect("a host");
         let access = rules.access(&host, 443).expect("it is allowed");
@@ -343,10 +354,10 @@ mod tests {
         run(async {
             tokio::select! {
                 biased;
-                _ = allowed(many(), &access, class_of) => {}
+                _ = allowed_addresses(many(), &access, class_of) => {}
                 () = other => {}
             }
         });
-        assert_eq!(turns.into_inner(), "ab".repeat(MOST_JUDGED));
+        assert_eq!(turns.into_inner(), "ab".repeat(MAX_CHECKED));
     }
 }

@@ -1,4 +1,4 @@
-//! A guest's connection, with bytes of it that were read ahead to decide what it is.
+//! A guest's connection with a read-ahead buffer, from which its protocol is detected.
 
 use std::io;
 use std::pin::Pin;
@@ -8,15 +8,15 @@ use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-/// How much is read at once.
+/// The number of bytes to read at a time.
 const CHUNK: usize = 4096;
 
-/// A stream whose first bytes may have been read already.
+/// A stream whose first bytes may already have been read.
 #[derive(Debug)]
 pub struct Guest {
     /// The bytes that were read ahead.
     pub head: BytesMut,
-    /// Where the others come from.
+    /// The source of the following bytes.
     pub stream: TcpStream,
 }
 
@@ -28,7 +28,7 @@ impl Guest {
         }
     }
 
-    /// Puts bytes back in front of those that follow.
+    /// Prepends bytes to the read-ahead buffer.
     #[must_use]
     pub fn with_head(mut self, bytes: &[u8]) -> Self {
         let mut head = BytesMut::from(bytes);
@@ -37,7 +37,7 @@ impl Guest {
         self
     }
 
-    /// Reads ahead. Returns the number of bytes, 0 at the end.
+    /// Reads ahead. Returns the number of bytes read, 0 at EOF.
     pub async fn read_ahead(&mut self) -> io::Result<usize> {
         self.head.reserve(CHUNK);
         self.stream.read_buf(&mut self.head).await

@@ -1,4 +1,4 @@
-//! What a worker's connections did, for the outcome of its run.
+//! Records the connections and refusals of a worker for the outcome of its run.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -6,14 +6,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use super::locked;
-use crate::control::{Connection, MOST_REPORTED, Report};
+use crate::control::{Connection, MAX_REPORTED, Report};
 use crate::host::Host;
 use crate::refusal::Verdict;
 
-/// The most characters of a request that are kept: as many entries as a report has fit into one message.
-const MOST_REQUEST: usize = 160;
+/// The maximum number of characters of a request that are kept, so that a full report fits into one message.
+const MAX_REQUEST: usize = 160;
 
-/// What happened since the last report.
+/// The network activity of a worker since its last report.
 #[derive(Debug, Default)]
 pub struct Ledger(Mutex<Entries>);
 
@@ -22,13 +22,13 @@ struct Entries {
     ended: Vec<Connection>,
     open: BTreeMap<u64, Arc<Entry>>,
     next: u64,
-    /// Connections and refusals since the last report, those that were open before not counted.
+    /// The connections and refusals since the last report, without connections that were already open then.
     count: u64,
     sent: u64,
     received: u64,
 }
 
-/// A connection that is open.
+/// An open connection.
 #[derive(Debug)]
 struct Entry {
     host: String,
@@ -39,18 +39,18 @@ struct Entry {
 }
 
 impl Ledger {
-    /// Notes what did not take place. The same is noted once in a report, and counted each time.
+    /// Records a refusal or failure. Identical entries are stored once per report, with a count.
     pub fn note(&self, host: &str, port: Option<u16>, request: Option<&str>, verdict: Verdict) {
         let mut entries = locked(&self.0);
         entries.count += 1;
-        let request: Option<String> = request.map(|it| it.chars().take(MOST_REQUEST).collect());
+        let request: Option<String> = request.map(|it| it.chars().take(MAX_REQUEST).collect());
         let same = entries.ended.iter_mut().find(|earlier| {
-            let of_same = (earlier.verdict, earlier.port) == (verdict, port);
-            of_same && earlier.host == host && earlier.request == request
+            let is_same = (earlier.verdict, earlier.port) == (verdict, port);
+            is_same && earlier.host == host && earlier.request == request
         });
         if let Some(earlier) = same {
             earlier.count += 1;
-        } else if entries.ended.len() < MOST_REPORTED {
+        } else if entries.ended.len() < MAX_REPORTED {
             entries.ended.push(Connection {
                 host: host.to_owned(),
                 port,
@@ -65,7 +65,7 @@ impl Ledger {
         }
     }
 
-    /// Notes a connection, which is open until the value is dropped.
+    /// Records a connection, which is open until the returned value is dropped.
     pub fn open(self: &Arc<Self>, host: &Host, port: u16, address: Option<IpAddr>) -> Open {
         let entry = Arc::new(Entry {
             host: host.to_string(),
@@ -86,14 +86,14 @@ impl Ledger {
         }
     }
 
-    /// What happened since the last report.
+    /// Returns the activity since the last report, and resets it.
     pub fn report(&self) -> Report {
         let mut entries = locked(&self.0);
         let mut connections = std::mem::take(&mut entries.ended);
         let open: Vec<Arc<Entry>> = entries.open.values().map(Arc::clone).collect();
         for entry in open {
             let connection = entries.since_last(&entry, true);
-            if connections.len() < MOST_REPORTED {
+            if connections.len() < MAX_REPORTED {
                 connections.push(connection);
             }
         }
@@ -107,7 +107,7 @@ impl Ledger {
 }
 
 impl Entries {
-    /// What the connection carried since the last report, which is added to the sums.
+    /// Returns the transfer of a connection since the last report, and adds it to the totals.
     fn since_last(&mut self, entry: &Entry, open: bool) -> Connection {
         let sent = entry.sent.swap(0, Ordering::Relaxed);
         let received = entry.received.swap(0, Ordering::Relaxed);
@@ -127,7 +127,7 @@ impl Entries {
     }
 }
 
-/// A connection to a host. Dropping it ends its entry.
+/// An open connection to a host. Dropping it closes its entry.
 #[derive(Debug)]
 pub struct Open {
     ledger: Arc<Ledger>,
@@ -151,7 +151,7 @@ impl Drop for Open {
         let mut entries = locked(&self.ledger.0);
         entries.open.remove(&self.number);
         let connection = entries.since_last(&self.entry, false);
-        if entries.ended.len() < MOST_REPORTED {
+        if entries.ended.len() < MAX_REPORTED {
             entries.ended.push(connection);
         }
     }
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_is_counted_and_not_kept() {
+    fn flood_of_entries_is_counted_but_not_stored() {
         let ledger = Arc::new(Ledger::default());
         let refused = Verdict::Refused(Refusal::Host);
         for nth in 0..1000 {
@@ -200,8 +200,8 @@ mod tests {
         }
         let report = ledger.report();
         assert_eq!(report.count, 3000);
-        assert_eq!(report.connections.len(), MOST_REPORTED);
-        // It starts anew, with the same refusal once.
+        assert_eq!(report.connections.len(), MAX_REPORTED);
+        // The next report starts empty: two identical refusals make one entry.
         ledger.note("0.example", Some(443), Some("GET /"), refused);
         ledger.note("0.example", Some(443), Some("GET /"), refused);
         let report = ledger.report();

@@ -1,4 +1,4 @@
-//! A connection to a host, whose bytes are counted and limited.
+//! A connection to a host that counts its bytes and enforces the worker's quota.
 
 use std::io;
 use std::net::IpAddr;
@@ -9,19 +9,19 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-use super::http::Place;
+use super::http::Endpoint;
 use super::ledger::Open;
 use super::network::Network;
 
-/// A stream to a host.
+/// A metered stream to a host.
 #[derive(Debug)]
 pub struct Metered {
-    /// The stream itself, for a caller that moves the bytes, and counts them with `meter`.
+    /// The inner stream, for a caller that transfers the bytes itself and reports them to `meter`.
     pub stream: TcpStream,
     pub meter: Meter,
 }
 
-/// Counts the bytes of a connection, against the worker's limit.
+/// Counts the bytes of a connection and charges them to the worker's quota.
 #[derive(Debug)]
 pub struct Meter {
     network: Arc<Network>,
@@ -29,7 +29,7 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// How many bytes may be carried at once; 0 if none may be any more.
+    /// Returns the number of bytes that may be transferred now; 0 if the quota is used up.
     pub fn room(&self) -> usize {
         usize::try_from(self.network.bytes.left()).unwrap_or(usize::MAX)
     }
@@ -53,14 +53,14 @@ impl Meter {
 }
 
 impl Metered {
-    /// Counts the bytes of this stream from now on.
+    /// Wraps a stream. Its entry in the ledger stays open as long as the stream.
     pub fn new(
         stream: TcpStream,
         network: &Arc<Network>,
-        place: &Place,
+        endpoint: &Endpoint,
         address: Option<IpAddr>,
     ) -> Self {
-        let open = network.ledger.open(&place.host, place.port, address);
+        let open = network.ledger.open(&endpoint.host, endpoint.port, address);
         let network = Arc::clone(network);
         Self {
             stream,

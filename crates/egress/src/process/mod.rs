@@ -1,4 +1,4 @@
-//! The process itself: one thread, which serves the workers of one sandbox.
+//! The event loop of the egress process: a single thread that serves all workers of one sandbox.
 
 mod authority;
 mod budget;
@@ -33,30 +33,30 @@ use self::socket::Packets;
 use self::tls::Tls;
 use crate::control::{FromEgress, NotReady, Resolution, Start, ToEgress};
 
-/// How long either side may take to say what the next step needs: the first bytes, a handshake, the head of a
-/// request, an answer of a resolver and a proxy together.
-const PATIENCE: Duration = Duration::from_secs(15);
+/// The timeout of each step: the first bytes of a connection, a handshake, a request head, or a resolver and a proxy
+/// together.
+const STEP_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// What all connections of the process share.
+/// The state that all connections of the process share.
 #[derive(Debug)]
 struct Shared {
-    /// What the supervisor said first, without what has been used up.
+    /// The start message, without the fields that have been consumed.
     start: Start,
     resolution: Mutex<Resolution>,
     tls: Tls,
 }
 
-/// Locks what a task that panicked may have held: it leaves nothing half done.
+/// Locks a mutex and ignores poisoning: a task that panics leaves no partial update.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Serves a supervisor, whose socket is standard input, until it is gone. Returns what went wrong.
+/// Serves a supervisor, whose control socket is standard input, until the supervisor closes it.
 ///
 /// # Errors
-/// What failed, as part of a sentence. The supervisor knows it by then.
+/// Returns the step that failed, as part of a sentence. The supervisor has been notified by then.
 pub fn run() -> Result<(), String> {
-    // Otherwise it is the number of a descriptor.
+    // Sets the name that `ps` shows, which is otherwise that of the file descriptor.
     _ = nix::sys::prctl::set_name(c"sandfork-egress");
     let control = relocate_stdio(0).map_err(|errno| format!("take the socket: {errno}"))?;
     // A program that embeds the supervisor may have left descriptors open for its own children.
@@ -66,7 +66,7 @@ pub fn run() -> Result<(), String> {
         Ok(prepared) => prepared,
         Err(failed) => {
             let what = failed.what.clone();
-            // A supervisor that is gone needs no answer.
+            // Fails if the supervisor is gone.
             _ = send_message(control.as_fd(), &FromEgress::Failed(failed), &[]);
             return Err(what);
         }
@@ -80,8 +80,9 @@ pub fn run() -> Result<(), String> {
     served.map_err(|error| format!("read from the supervisor: {error}"))
 }
 
-/// Reads what to do, and gives up every right that it does not need. The event loop's own descriptors are made later,
-/// under the filter.
+/// Reads the configuration and confines the process. The descriptors of the event loop are created afterwards, under
+/// the
+/// seccomp filter.
 fn prepare(control: &OwnedFd) -> Result<(Arc<Shared>, FromEgress), NotReady> {
     let mut buffer = vec![0; MAX_MESSAGE];
     let received = recv_message(control.as_fd(), &mut buffer);
@@ -91,7 +92,7 @@ fn prepare(control: &OwnedFd) -> Result<(Arc<Shared>, FromEgress), NotReady> {
         None => Err("the supervisor is gone"),
     };
     let mut start = start.map_err(|why| format!("read the rules: {why}"))?;
-    // The supervisor's user may read files that the process's own may not.
+    // The trusted certificates may be readable only by the supervisor's user, so read them before changing the user.
     let (tls, authority) = Tls::new(start.trust.as_deref(), start.authority.take())?;
     confine::confine(start.identity, start.landlock_abi, &start.filter)?;
     let shared = Shared {
@@ -102,7 +103,7 @@ fn prepare(control: &OwnedFd) -> Result<(Arc<Shared>, FromEgress), NotReady> {
     Ok((Arc::new(shared), FromEgress::Ready(authority)))
 }
 
-/// Serves each worker that the supervisor names.
+/// Serves each worker that the supervisor passes, until the control socket is closed.
 async fn serve(control: OwnedFd, shared: &Arc<Shared>) -> std::io::Result<()> {
     let control = Packets::new(control)?;
     let mut buffer = vec![0; MAX_MESSAGE];
@@ -113,7 +114,7 @@ async fn serve(control: OwnedFd, shared: &Arc<Shared>) -> std::io::Result<()> {
             Some(_) = networks.join_next() => continue,
         };
         match received {
-            // Descriptors that did not fit are closed, and the supervisor sees that the link is.
+            // The kernel closes descriptors that do not fit, so the supervisor sees a closed link.
             Err(Errno::EMSGSIZE | Errno::EMFILE | Errno::ENFILE) => {}
             Err(errno) => return Err(errno.into()),
             Ok(None) => return Ok(()),

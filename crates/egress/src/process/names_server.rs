@@ -1,29 +1,30 @@
-//! The resolver of a guest. It asks no other: a name that the policy does not have never leaves the process.
+//! The DNS resolver of a guest. It queries no other resolver, so a name that the policy does not allow never leaves the
+//! process.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use tokio::net::UdpSocket;
 
-use super::budget::Pace;
+use super::budget::RateLimit;
 use super::locked;
 use super::network::Network;
-use crate::dns::{MOST_BYTES, Query, Reply};
+use crate::dns::{MAX_BYTES, Query, Reply};
 use crate::host::Host;
 use crate::refusal::{Refusal, Verdict};
 
-/// Answers each question.
-pub async fn serve(network: Arc<Network>, socket: UdpSocket, pace: Pace) {
-    let mut buffer = [0; MOST_BYTES];
+/// Replies to each query.
+pub async fn serve(network: Arc<Network>, socket: UdpSocket, limit: RateLimit) {
+    let mut buffer = [0; MAX_BYTES];
     loop {
-        pace.turn().await;
-        // An error is that of an earlier answer, whose receiver is gone.
+        limit.acquire().await;
+        // An error stems from an earlier reply whose receiver is gone.
         let Ok((length, from)) = socket.recv_from(&mut buffer).await else {
             continue;
         };
         if let Some(query) = Query::read(&buffer[..length]) {
             let reply = reply(&network, &query);
-            // A guest that does not take the answer asks again.
+            // A guest that does not receive the reply retries.
             _ = socket.try_send_to(&query.answer(reply), from);
         }
     }
@@ -57,10 +58,10 @@ fn reply(network: &Network, query: &Query) -> Reply {
                 Reply::Address,
             )
         }
-        // The name has no other record. A client that prefers IPv6 goes on with IPv4.
+        // The name has no other record. A client that prefers IPv6 falls back to IPv4.
         (true, false) => Reply::Nothing,
         (false, asks_address) => {
-            // Clients ask for both kinds of address.
+            // Clients query both kinds of address, so record only one refusal.
             if asks_address {
                 refuse(Refusal::Host);
             }

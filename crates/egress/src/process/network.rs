@@ -1,4 +1,4 @@
-//! One worker's network: its sockets, its limits, and what its connections did.
+//! The network of one worker: its sockets, limits and ledger.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::OwnedFd;
@@ -11,9 +11,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use super::budget::{Bytes, Pace};
+use super::budget::{Bytes, RateLimit};
 use super::head::Guest;
-use super::http::Place;
+use super::http::Endpoint;
 use super::ledger::Ledger;
 use super::questions::Questions;
 use super::socket::{Packets, nonblocking};
@@ -24,25 +24,27 @@ use crate::names::{Names, SERVICE, is_made_up};
 use crate::refusal::{Refusal, Verdict};
 use crate::rules::Access;
 
-/// Requests of HTTP at once, and as many again each second. A guest that sends more waits, and leaves the process to
-/// the others.
-const REQUESTS: u32 = 1000;
+/// The rate limit of HTTP requests, as burst and per second. A guest that exceeds it waits, which leaves the process to
+/// other guests.
+const REQUESTS_PER_SECOND: u32 = 1000;
 
-/// Bytes each second that a guest sends over HTTP/2 beside bodies, and four times as many at once.
-const OVERHEAD: u32 = 1 << 20;
+/// The rate limit of HTTP/2 bytes outside request bodies, per second. The burst is four times as large.
+const OVERHEAD_PER_SECOND: u32 = 1 << 20;
 
-/// New connections a second, once a guest has made as many as it may have at a time. More would take the ports that
-/// the host has for one address.
-const CONNECTIONS_EACH_SECOND: u32 = 50;
+/// The rate limit of new connections per second, after a burst of the maximum number of concurrent connections. A
+/// higher
+/// rate would exhaust the host's ports for one destination address.
+const CONNECTIONS_PER_SECOND: u32 = 50;
 
-/// Questions of names at once, and as many again each second.
-const QUESTIONS: u32 = 500;
+/// The rate limit of DNS queries, as burst and per second.
+const QUERIES_PER_SECOND: u32 = 500;
 
-/// How long to wait after an error of accept(2): most are a lack of descriptors, which only time ends. A guest that has
-/// too many connections waits as long for each refusal.
+/// The pause after an error of accept(2), which is mostly a lack of descriptors that only time resolves. A guest with
+/// too
+/// many connections also waits this long for each refusal.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// What the connections of one worker share.
+/// The state that the connections of one worker share.
 #[derive(Debug)]
 pub struct Network {
     pub shared: Arc<Shared>,
@@ -52,19 +54,20 @@ pub struct Network {
     link: Packets,
     questions: Questions,
     connections: Arc<Semaphore>,
-    /// Of the guest's connections.
-    pace: Pace,
-    /// Of connections to hosts: the requests of one guest's connection to a proxy may each need one.
-    pub dials: Pace,
-    pub requests: Pace,
-    /// Of the bytes that a guest sends over HTTP/2 beside bodies.
-    pub overhead: Pace,
+    /// The rate limit of the guest's connections.
+    accepts: RateLimit,
+    /// The rate limit of connections to hosts: each request on a proxy connection may need another one.
+    pub dials: RateLimit,
+    pub requests: RateLimit,
+    /// The rate limit of HTTP/2 bytes outside request bodies.
+    pub overhead: RateLimit,
 }
 
 impl Network {
-    /// Serves the worker of these descriptors, its link and then its sockets, until the supervisor closes the link.
-    /// Everything of it ends with the result. `None` if they are other ones, or cannot be used; closing the link reports
-    /// that.
+    /// Serves a worker until the supervisor closes its link. `descriptors` holds the link and then the sockets.
+    /// Dropping the
+    /// returned future ends all connections of the worker. Returns `None` if the descriptors do not match or cannot be
+    /// used, which closes the link and thereby notifies the supervisor.
     pub fn serve(
         shared: &Arc<Shared>,
         sockets: &[ServiceSocket],
@@ -77,7 +80,7 @@ impl Network {
         }
         let start = &shared.start;
         let connections = usize::try_from(start.connections).unwrap_or(usize::MAX);
-        let pace = || Pace::new(start.connections.max(1), CONNECTIONS_EACH_SECOND);
+        let connection_rate = || RateLimit::new(start.connections.max(1), CONNECTIONS_PER_SECOND);
         let network = Arc::new(Self {
             shared: Arc::clone(shared),
             ledger: Arc::default(),
@@ -86,10 +89,10 @@ impl Network {
             link,
             questions: Questions::default(),
             connections: Arc::new(Semaphore::new(connections.min(Semaphore::MAX_PERMITS))),
-            pace: pace(),
-            dials: pace(),
-            requests: Pace::new(REQUESTS, REQUESTS),
-            overhead: Pace::new(4 * OVERHEAD, OVERHEAD),
+            accepts: connection_rate(),
+            dials: connection_rate(),
+            requests: RateLimit::new(REQUESTS_PER_SECOND, REQUESTS_PER_SECOND),
+            overhead: RateLimit::new(4 * OVERHEAD_PER_SECOND, OVERHEAD_PER_SECOND),
         });
         let mut tasks = JoinSet::new();
         for (socket, descriptor) in sockets.iter().zip(descriptors) {
@@ -97,8 +100,8 @@ impl Network {
             match socket.serves {
                 Service::Names => {
                     let socket = UdpSocket::from_std(descriptor.into()).ok()?;
-                    let pace = Pace::new(QUESTIONS, QUESTIONS);
-                    tasks.spawn(names_server::serve(network, socket, pace));
+                    let limit = RateLimit::new(QUERIES_PER_SECOND, QUERIES_PER_SECOND);
+                    tasks.spawn(names_server::serve(network, socket, limit));
                 }
                 Service::Connections => {
                     let listener = TcpListener::from_std(descriptor.into()).ok()?;
@@ -107,47 +110,52 @@ impl Network {
             }
         }
         Some(async move {
-            // An error means that there is no supervisor to serve for.
-            _ = attend(&network).await;
+            // An error means that the supervisor is gone.
+            _ = serve_link(&network).await;
             drop(tasks);
         })
     }
 
-    /// The host behind an address of the guest's loopback interface. None if it is the guest itself.
+    /// Returns the host behind a loopback address of the guest, or `None` if the address belongs to the guest itself.
     fn host_at(&self, address: Ipv4Addr) -> Option<Host> {
         let unknown = is_made_up(address).then_some(Host::Address(IpAddr::V4(address)));
         locked(&self.names).host_at(address).or(unknown)
     }
 
-    /// Room for one more connection to a host than connections of the guest, if there is any.
-    pub fn room(&self) -> Result<OwnedSemaphorePermit, TryAcquireError> {
+    /// Acquires a permit for a connection beyond the guest's own, if the limit allows one.
+    pub fn connection_permit(&self) -> Result<OwnedSemaphorePermit, TryAcquireError> {
         Arc::clone(&self.connections).try_acquire_owned()
     }
 
-    /// Whether the caller allows a connection that the rules allow, if the policy says that it is asked.
-    pub async fn ask(&self, place: &Place, addresses: Vec<IpAddr>) -> Result<(), Refusal> {
+    /// Asks the caller to approve a connection that the rules allow, if the policy requires it.
+    pub async fn ask(&self, endpoint: &Endpoint, addresses: Vec<IpAddr>) -> Result<(), Refusal> {
         if !self.shared.start.asks {
             return Ok(());
         }
-        self.questions.ask(&self.link, place, addresses).await
+        self.questions.ask(&self.link, endpoint, addresses).await
     }
 
-    /// What is allowed of a connection. One of which nothing is allowed is noted.
-    pub fn access(&self, place: &Place) -> Result<Access<'_>, Verdict> {
-        let access = self.shared.start.rules.access(&place.host, place.port);
-        access.map_err(|refusal| self.note(place, None, Verdict::Refused(refusal)))
+    /// Returns what the rules allow on a connection. Records a refusal if they allow nothing.
+    pub fn access(&self, endpoint: &Endpoint) -> Result<Access<'_>, Verdict> {
+        let access = self
+            .shared
+            .start
+            .rules
+            .access(&endpoint.host, endpoint.port);
+        access.map_err(|refusal| self.note(endpoint, None, Verdict::Refused(refusal)))
     }
 
-    /// Notes that a connection, or a request, does not take place. Returns why.
-    pub fn note(&self, place: &Place, request: Option<&str>, verdict: Verdict) -> Verdict {
-        let host = place.host.to_string();
-        self.ledger.note(&host, Some(place.port), request, verdict);
+    /// Records a refusal or failure, and returns its verdict.
+    pub fn note(&self, endpoint: &Endpoint, request: Option<&str>, verdict: Verdict) -> Verdict {
+        let host = endpoint.host.to_string();
+        self.ledger
+            .note(&host, Some(endpoint.port), request, verdict);
         verdict
     }
 }
 
-/// Answers each request for a report, and passes decisions on. Returns at the end of the link.
-async fn attend(network: &Network) -> Result<(), Errno> {
+/// Serves the requests and decisions on the link, until the supervisor closes it.
+async fn serve_link(network: &Network) -> Result<(), Errno> {
     let mut buffer = [0; 128];
     while let Some((message, _)) = network.link.receive(&mut buffer).await? {
         match message {
@@ -164,17 +172,17 @@ async fn attend(network: &Network) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Accepts connections and serves each, as many at a time as the worker may have.
+/// Accepts connections and serves each, up to the worker's limit of concurrent connections.
 async fn accept(network: Arc<Network>, listener: TcpListener) {
     let mut tasks = JoinSet::new();
     loop {
         while tasks.try_join_next().is_some() {}
-        network.pace.turn().await;
+        network.accepts.acquire().await;
         let Ok((stream, _)) = listener.accept().await else {
             sleep(PAUSE).await;
             continue;
         };
-        let permit = network.room();
+        let permit = network.connection_permit();
         let (Ok(permit), Ok(SocketAddr::V4(local))) = (permit, stream.local_addr()) else {
             let verdict = Verdict::Refused(Refusal::Connections);
             network.ledger.note("", None, None, verdict);
@@ -183,11 +191,11 @@ async fn accept(network: Arc<Network>, listener: TcpListener) {
             continue;
         };
         let Some(host) = network.host_at(*local.ip()) else {
-            // Nothing of the guest listens on this port.
+            // Not a made-up address: without this listener, the guest would get a refused connection.
             _ = stream.set_zero_linger();
             continue;
         };
-        // An answer that waits for more bytes would wait for a guest that waits for the answer.
+        // Nagle's algorithm would delay a reply for which the guest is waiting.
         _ = stream.set_nodelay(true);
         let network = Arc::clone(&network);
         tasks.spawn(async move {
@@ -195,8 +203,8 @@ async fn accept(network: Arc<Network>, listener: TcpListener) {
                 proxy::serve(&network, stream).await;
             } else {
                 let port = local.port();
-                let place = Place { host, port };
-                connection::serve(&network, Guest::new(stream), place, None).await;
+                let endpoint = Endpoint { host, port };
+                connection::serve(&network, Guest::new(stream), endpoint, None).await;
             }
             drop(permit);
         });

@@ -1,4 +1,4 @@
-//! The proxy of a guest, for clients that use one: HTTP with `CONNECT`, and SOCKS5 with names, on one port.
+//! The guest's proxy: HTTP with `CONNECT`, and SOCKS5 with names, on one port.
 
 use std::io;
 use std::sync::Arc;
@@ -8,11 +8,11 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::PATIENCE;
+use super::STEP_TIMEOUT;
 use super::connection;
 use super::dial::{Carries, dial};
 use super::head::Guest;
-use super::http::{self, Place, Scheme};
+use super::http::{self, Endpoint, Scheme};
 use super::network::Network;
 use crate::host::Host;
 use crate::refusal::{Refusal, Verdict};
@@ -21,9 +21,9 @@ use crate::socks::{self, Code, Read};
 /// Serves a connection to the proxy.
 pub async fn serve(network: &Arc<Network>, stream: TcpStream) {
     let mut guest = Guest::new(stream);
-    match timeout(PATIENCE, guest.read_ahead()).await {
+    match timeout(STEP_TIMEOUT, guest.read_ahead()).await {
         Ok(Ok(1..)) => {}
-        // It ended, or says nothing.
+        // The client has disconnected or sent nothing.
         _ => return,
     }
     match guest.head.first() {
@@ -39,14 +39,14 @@ fn note_malformed(network: &Network) {
 }
 
 async fn socks(network: &Arc<Network>, mut guest: Guest) {
-    let (host, port) = match timeout(PATIENCE, asked(&mut guest)).await {
-        Ok(Ok(Some(asked))) => asked,
+    let (host, port) = match timeout(STEP_TIMEOUT, handshake(&mut guest)).await {
+        Ok(Ok(Some(target))) => target,
         Ok(Ok(None)) => return note_malformed(network),
         Ok(Err(_)) | Err(_) => return,
     };
-    let place = Place { host, port };
-    let dialled = match network.access(&place) {
-        Ok(access) => dial(network, &place, &access, Carries::Other).await,
+    let endpoint = Endpoint { host, port };
+    let dialled = match network.access(&endpoint) {
+        Ok(access) => dial(network, &endpoint, &access, Carries::Other).await,
         Err(verdict) => Err(verdict),
     };
     let code = match dialled {
@@ -56,23 +56,23 @@ async fn socks(network: &Arc<Network>, mut guest: Guest) {
     };
     let answered = guest.write_all(&socks::answer(code)).await;
     if let (Ok(dialled), Ok(())) = (dialled, answered) {
-        connection::serve(network, guest, place, Some(dialled)).await;
+        connection::serve(network, guest, endpoint, Some(dialled)).await;
     }
 }
 
-/// Greets the guest. Returns the host and port that it asks for, or `None` after an answer that ends the conversation.
-async fn asked(guest: &mut Guest) -> io::Result<Option<(Host, u16)>> {
-    let Some(()) = message(guest, socks::greeting).await? else {
+/// Performs the SOCKS5 handshake. Returns the requested host and port, or `None` for a request that cannot be served.
+async fn handshake(guest: &mut Guest) -> io::Result<Option<(Host, u16)>> {
+    let Some(()) = read_message(guest, socks::greeting).await? else {
         return Ok(None);
     };
     guest.write_all(socks::WELCOME).await?;
-    message(guest, socks::request).await
+    read_message(guest, socks::request).await
 }
 
-/// Reads a message. `None` if it is none that can be served.
-async fn message<T>(guest: &mut Guest, read: fn(&[u8]) -> Read<T>) -> io::Result<Option<T>> {
+/// Reads a message. Returns `None` for a message that cannot be served.
+async fn read_message<T>(guest: &mut Guest, parse: fn(&[u8]) -> Read<T>) -> io::Result<Option<T>> {
     loop {
-        match read(&guest.head) {
+        match parse(&guest.head) {
             Read::Message(message, length) => {
                 guest.head.advance(length);
                 return Ok(Some(message));
@@ -82,7 +82,7 @@ async fn message<T>(guest: &mut Guest, read: fn(&[u8]) -> Read<T>) -> io::Result
                 return Ok(None);
             }
             Read::Malformed => return Ok(None),
-            Read::Incomplete if guest.head.len() > socks::MOST_BYTES => return Ok(None),
+            Read::Incomplete if guest.head.len() > socks::MAX_BYTES => return Ok(None),
             Read::Incomplete => {}
         }
         if guest.read_ahead().await? == 0 {

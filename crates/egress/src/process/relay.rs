@@ -1,4 +1,4 @@
-//! Moves bytes between a guest and a host, both ways, within the kernel (splice(2)).
+//! Relays bytes between a guest and a host in both directions, without copying them to user space (splice(2)).
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -13,23 +13,23 @@ use tokio::net::TcpStream;
 use super::head::Guest;
 use super::metered::{Meter, Metered};
 
-/// How much a pipe may hold, if the kernel lets this user have so much.
-const PIPE: i32 = 256 * 1024;
+/// The requested pipe capacity in bytes. The kernel may refuse it to this user.
+const PIPE_CAPACITY: i32 = 256 * 1024;
 
-/// Moves bytes until both sides have ended, one of them breaks, or the worker's limit is reached.
+/// Relays until both sides have closed, one of them fails, or the worker's quota is used up.
 pub async fn relay(guest: Guest, host: Metered) -> io::Result<()> {
     let (head, meter, mut to) = (guest.head, host.meter, host.stream);
     if !head.is_empty() {
         to.write_all(&head).await?;
         meter.sent(head.len());
     }
-    let out = one_way(&guest.stream, &to, &meter, Meter::sent);
-    let back = one_way(&to, &guest.stream, &meter, Meter::received);
+    let out = relay_direction(&guest.stream, &to, &meter, Meter::sent);
+    let back = relay_direction(&to, &guest.stream, &meter, Meter::received);
     tokio::try_join!(out, back).map(drop)
 }
 
-/// Moves what one side sends, until it ends, and passes the end on.
-async fn one_way(
+/// Relays one direction until EOF, and forwards the EOF.
+async fn relay_direction(
     from: &TcpStream,
     to: &TcpStream,
     meter: &Meter,
@@ -39,7 +39,7 @@ async fn one_way(
     loop {
         from.readable().await?;
         let moved = from.try_io(Interest::READABLE, || {
-            // Other connections take from the same limit, but not in between.
+            // Other connections share the quota, but no other task runs between this check and the charge.
             match meter.room().min(pipe.capacity) {
                 0 => Err(io::ErrorKind::QuotaExceeded.into()),
                 room => pipe.fill(from, room).inspect(|moved| count(meter, *moved)),
@@ -61,13 +61,13 @@ async fn one_way(
         }
     }
     match shutdown(to.as_raw_fd(), Shutdown::Write) {
-        // It has ended by itself.
+        // The peer has already closed the connection.
         Err(Errno::ENOTCONN) | Ok(()) => Ok(()),
         Err(errno) => Err(errno.into()),
     }
 }
 
-/// A pipe for the bytes on their way.
+/// The pipe through which splice(2) moves the bytes.
 struct Pipe {
     read: OwnedFd,
     write: OwnedFd,
@@ -77,8 +77,8 @@ struct Pipe {
 impl Pipe {
     fn new() -> io::Result<Self> {
         let (read, write) = pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK)?;
-        // Without the larger one it takes more calls.
-        _ = fcntl(&write, FcntlArg::F_SETPIPE_SZ(PIPE));
+        // A smaller pipe also works, with more system calls.
+        _ = fcntl(&write, FcntlArg::F_SETPIPE_SZ(PIPE_CAPACITY));
         let capacity = fcntl(&write, FcntlArg::F_GETPIPE_SZ)?;
         Ok(Self {
             read,

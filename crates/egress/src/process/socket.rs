@@ -1,4 +1,4 @@
-//! Sockets of the supervisor in the event loop: the control socket and the links.
+//! The supervisor's sockets in the event loop: the control socket and the links.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -12,20 +12,20 @@ use serde::de::DeserializeOwned;
 use tokio::io::Interest;
 use tokio::net::UnixDatagram;
 
-/// A socket that keeps the borders of messages and has an end.
+/// A `SOCK_SEQPACKET` socket, which preserves message boundaries and reports EOF.
 ///
-/// Tokio has no type for `SOCK_SEQPACKET`. Of its datagram sockets only the waiting is used, which is the same for all.
+/// Tokio has no type for such sockets. Its datagram socket is used only to wait for readiness, which works the same.
 #[derive(Debug)]
 pub struct Packets(UnixDatagram);
 
 impl Packets {
-    /// Registers the socket.
+    /// Registers the socket with the event loop.
     pub fn new(socket: OwnedFd) -> io::Result<Self> {
         let socket = nonblocking(socket)?;
         UnixDatagram::from_std(Datagrams::from(socket)).map(Self)
     }
 
-    /// Receives a message, or `None` at the end.
+    /// Receives a message, or `None` at EOF.
     pub async fn receive<M: DeserializeOwned>(
         &self,
         buffer: &mut [u8],
@@ -36,7 +36,7 @@ impl Packets {
             let mut received = Err(Errno::EAGAIN);
             _ = self.0.try_io(Interest::READABLE, || {
                 received = recv_message(self.0.as_fd(), buffer);
-                // An error shows the loop that there is nothing more.
+                // `WouldBlock` clears tokio's readiness, so that the next loop waits.
                 received.as_ref().map(drop).map_err(|errno| (*errno).into())
             });
             match received {
@@ -46,13 +46,13 @@ impl Packets {
         }
     }
 
-    /// Sends a message, if there is room for it.
+    /// Sends a message without waiting. Fails if the socket buffer is full.
     pub fn send(&self, message: &impl Serialize) -> Result<(), Errno> {
         send_message(self.0.as_fd(), message, &[])
     }
 }
 
-/// Makes reads and writes return instead of block.
+/// Sets `O_NONBLOCK`.
 pub fn nonblocking(fd: OwnedFd) -> io::Result<OwnedFd> {
     fcntl(&fd, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
     Ok(fd)

@@ -1,4 +1,4 @@
-//! TLS on both sides of this process: as a host to a guest, and as a client to the host.
+//! TLS on both sides of this process: as a server towards guests, and as a client towards hosts.
 
 use std::collections::HashMap;
 use std::io;
@@ -17,27 +17,27 @@ use super::metered::Metered;
 use crate::control::{self, NotReady};
 use crate::host::Host;
 
-/// The protocols within TLS that this process speaks.
+/// ALPN protocol names.
 pub const HTTP1: &[u8] = b"http/1.1";
 /// See [`HTTP1`].
 pub const HTTP2: &[u8] = b"h2";
 
-/// The most hosts whose certificates are kept.
-const MOST_KEPT: usize = 256;
+/// The maximum number of hosts whose certificates are cached.
+const MAX_CACHED: usize = 256;
 
-/// What connections with TLS share.
+/// The TLS state that all connections share.
 #[derive(Debug)]
 pub struct Tls {
-    as_client: Arc<ClientConfig>,
+    client_config: Arc<ClientConfig>,
     authority: Authority,
-    as_hosts: Mutex<HashMap<Host, Arc<ServerConfig>>>,
+    server_configs: Mutex<HashMap<Host, Arc<ServerConfig>>>,
 }
 
 impl Tls {
-    /// Reads the certificates that the host trusts.
+    /// Loads the host's trusted certificates, and restores or generates the CA.
     ///
     /// # Errors
-    /// What failed.
+    /// Returns the step that failed.
     pub fn new(
         trust: Option<&Path>,
         earlier: Option<control::Authority>,
@@ -45,11 +45,11 @@ impl Tls {
         let mut roots = RootCertStore::empty();
         if let Some(path) = trust {
             let certificates = CertificateDer::pem_file_iter(path);
-            let certificates = certificates.map_err(|error| of_file(path, &error))?;
-            // One certificate that cannot be read makes the others no worse.
+            let certificates = certificates.map_err(|error| unreadable_file(path, &error))?;
+            // One unreadable certificate does not invalidate the others.
             roots.add_parsable_certificates(certificates.filter_map(Result::ok));
         }
-        let as_client = ClientConfig::builder_with_provider(provider())
+        let client_config = ClientConfig::builder_with_provider(provider())
             .with_safe_default_protocol_versions()
             .map_err(|error| format!("set up TLS: {error}"))?
             .with_root_certificates(roots)
@@ -58,21 +58,22 @@ impl Tls {
         let (authority, known) =
             authority.map_err(|error| format!("make the authority's certificate: {error}"))?;
         let tls = Self {
-            as_client: Arc::new(as_client),
+            client_config: Arc::new(client_config),
             authority,
-            as_hosts: Mutex::default(),
+            server_configs: Mutex::default(),
         };
         Ok((tls, known))
     }
 
-    /// Accepts the guest's TLS as the host would.
+    /// Performs the TLS handshake with a guest, as the host.
     pub async fn accept(&self, host: &Host, guest: Guest) -> io::Result<server::TlsStream<Guest>> {
-        let config = self.as_host(host).map_err(io::Error::other)?;
+        let config = self.server_config(host).map_err(io::Error::other)?;
         TlsAcceptor::from(config).accept(guest).await
     }
 
-    /// Speaks TLS to the host, whose certificate must be one that the host of the sandbox trusts, and lets it choose one of
-    /// these protocols.
+    /// Performs the TLS handshake with a host, whose certificate must be trusted by the host system, and offers these
+    /// ALPN
+    /// protocols.
     pub async fn connect(
         &self,
         host: &Host,
@@ -83,14 +84,14 @@ impl Tls {
             Host::Name(name) => ServerName::try_from(name.clone()).map_err(io::Error::other)?,
             Host::Address(address) => ServerName::from(*address),
         };
-        let connector = TlsConnector::from(Arc::clone(&self.as_client));
+        let connector = TlsConnector::from(Arc::clone(&self.client_config));
         let offer = offer.iter().map(|protocol| protocol.to_vec()).collect();
         connector.with_alpn(offer).connect(name, stream).await
     }
 
-    fn as_host(&self, host: &Host) -> Result<Arc<ServerConfig>, String> {
-        let mut kept = locked(&self.as_hosts);
-        if let Some(config) = kept.get(host) {
+    fn server_config(&self, host: &Host) -> Result<Arc<ServerConfig>, String> {
+        let mut cached = locked(&self.server_configs);
+        if let Some(config) = cached.get(host) {
             return Ok(Arc::clone(config));
         }
         let certificate = self.authority.certify(host);
@@ -103,15 +104,15 @@ impl Tls {
             .map_err(|error| error.to_string())?;
         config.alpn_protocols = vec![HTTP2.to_vec(), HTTP1.to_vec()];
         let config = Arc::new(config);
-        if kept.len() >= MOST_KEPT {
-            kept.clear();
+        if cached.len() >= MAX_CACHED {
+            cached.clear();
         }
-        kept.insert(host.clone(), Arc::clone(&config));
+        cached.insert(host.clone(), Arc::clone(&config));
         Ok(config)
     }
 }
 
-fn of_file(path: &Path, error: &rustls::pki_types::pem::Error) -> NotReady {
+fn unreadable_file(path: &Path, error: &rustls::pki_types::pem::Error) -> NotReady {
     let path = path.display();
     let remedy = "set SSL_CERT_FILE to a file of certificates (PEM) that this user can read";
     NotReady {
@@ -129,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn certificates_that_cannot_be_read_are_named_with_the_variable() {
+    fn unreadable_certificates_name_file_and_variable() {
         let file = Path::new("/nowhere/certificates.pem");
         let refused = Tls::new(Some(file), None).expect_err("there is none");
         assert!(refused.what.contains("/nowhere/certificates.pem"));

@@ -1,4 +1,4 @@
-//! What a policy's `network.allow` lets through: hosts, ports, requests.
+//! The rules of a policy's `network.allow`: which hosts, ports and requests are allowed.
 
 mod rule;
 
@@ -6,14 +6,14 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-pub use self::rule::{Content, Credential, Rule, RuleError, RuleText, USUAL_PORTS};
+pub use self::rule::{Content, Credential, DEFAULT_PORTS, Rule, RuleError, RuleText};
 
 use self::rule::is_method;
 use crate::address::Reach;
 use crate::host::{Host, HostPattern};
 use crate::refusal::Refusal;
 
-/// All of a policy's rules.
+/// The rules of a policy.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(transparent)]
 pub struct Rules(Vec<Rule>);
@@ -21,19 +21,19 @@ pub struct Rules(Vec<Rule>);
 /// Two rules that contradict each other.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Contradiction {
-    /// The earlier rule.
+    /// The index of the earlier rule.
     pub first: usize,
-    /// The later one.
+    /// The index of the later rule.
     pub second: usize,
-    /// The key in which they differ.
+    /// The key in which the rules differ.
     pub key: &'static str,
 }
 
 impl Rules {
-    /// These rules.
+    /// Checks that the rules are consistent.
     ///
     /// # Errors
-    /// Two rules for one host and port of which only one is `raw`, or only one `private`.
+    /// Returns two rules for the same host and port that differ in `raw` or `private`.
     pub fn new(rules: Vec<Rule>) -> Result<Self, Contradiction> {
         for (second, rule) in rules.iter().enumerate() {
             for (first, other) in rules[..second].iter().enumerate() {
@@ -51,12 +51,12 @@ impl Rules {
         Ok(Self(rules))
     }
 
-    /// Each rule, in the order of the policy.
+    /// Returns the rules, in the order of the policy.
     pub fn iter(&self) -> impl Iterator<Item = &Rule> {
         self.0.iter()
     }
 
-    /// The names that are written in full, each once, in the order of the policy.
+    /// Returns the names that are written without a wildcard, each once, in the order of the policy.
     pub fn exact_names(&self) -> impl Iterator<Item = &str> {
         let names = self.0.iter().filter_map(|rule| match &rule.hosts {
             HostPattern::Exactly(Host::Name(name)) => Some(name.as_str()),
@@ -66,26 +66,26 @@ impl Rules {
         names.filter(move |name| seen.insert(*name))
     }
 
-    /// The rules for a host: of all that match it, those that describe it most closely.
-    fn of_host(&self, host: &Host) -> Vec<&Rule> {
+    /// Returns the rules for a host: those with the most specific of the matching patterns.
+    fn for_host(&self, host: &Host) -> Vec<&Rule> {
         let matching = || self.0.iter().filter(|rule| rule.hosts.matches(host));
-        let closest = matching().map(|rule| rule.hosts.closeness()).max();
+        let highest = matching().map(|rule| rule.hosts.specificity()).max();
         matching()
-            .filter(|rule| Some(rule.hosts.closeness()) == closest)
+            .filter(|rule| Some(rule.hosts.specificity()) == highest)
             .collect()
     }
 
-    /// Whether any port of the host is allowed.
+    /// Returns whether some port of the host is allowed.
     pub fn knows(&self, host: &Host) -> bool {
         self.0.iter().any(|rule| rule.hosts.matches(host))
     }
 
-    /// What is allowed of a connection to this port of this host.
+    /// Returns what is allowed on a connection to a port of a host.
     ///
     /// # Errors
-    /// If nothing is.
+    /// Returns the reason if the connection is not allowed.
     pub fn access(&self, host: &Host, port: u16) -> Result<Access<'_>, Refusal> {
-        let mut rules = self.of_host(host);
+        let mut rules = self.for_host(host);
         if rules.is_empty() {
             return Err(Refusal::Host);
         }
@@ -96,10 +96,10 @@ impl Rules {
         Ok(Access { rules })
     }
 
-    /// The rules of these hosts, for tests.
+    /// Builds rules for these hosts in tests.
     ///
     /// # Panics
-    /// If one is none.
+    /// Panics if a host is invalid.
     #[cfg(test)]
     pub fn of_hosts(hosts: &[&str]) -> Self {
         let rule = |host: &&str| {
@@ -114,60 +114,61 @@ impl Rules {
     }
 }
 
-/// What is allowed of a connection. There is at least one rule, and all agree in what holds for whole connections.
+/// The rules of a connection: at least one, all with the same `private` and `raw`.
 #[derive(Clone, Debug)]
 pub struct Access<'a> {
     rules: Vec<&'a Rule>,
 }
 
 impl<'a> Access<'a> {
-    /// What the connection may carry.
+    /// Returns what the connection may carry.
     pub fn content(&self) -> Content {
         self.rules[0].content
     }
 
-    /// The addresses that it may go to.
+    /// Returns the addresses that the connection may use.
     pub fn reach(&self) -> Reach {
         self.rules[0].reach
     }
 
-    /// Whether the policy names the address itself.
+    /// Returns whether the policy contains the address itself.
     pub fn is_named_address(&self) -> bool {
         matches!(self.rules[0].hosts, HostPattern::Exactly(Host::Address(_)))
     }
 
-    /// Whether requests must be seen, so that TLS ends in this process.
-    pub fn is_about_requests(&self) -> bool {
-        self.rules.iter().any(|rule| rule.is_about_requests())
+    /// Returns whether requests must be checked, which requires terminating TLS.
+    pub fn inspects_requests(&self) -> bool {
+        self.rules.iter().any(|rule| rule.inspects_requests())
     }
 
-    /// Judges a request by each rule. The first that allows it decides which header it gets.
+    /// Checks a request. Returns the credential of the first rule that allows it.
     ///
-    /// No other spelling of a path leads past a rule with paths: where there is one, a path that is not plain is none
-    /// of any rule, and one that the host could take for a path of an earlier rule gets no credential of a later one.
+    /// No alternative spelling of a path bypasses a rule with paths: if there is such a rule, a path that is not plain
+    /// is
+    /// refused, and a path that the host could treat as a path of an earlier rule gets no credential of a later rule.
     ///
     /// # Errors
-    /// What the last rule requires.
+    /// Returns the reason for which the last rule refuses the request.
     pub fn request(&self, method: &str, path: &str) -> Result<Option<&'a Credential>, Refusal> {
         let mut refusal = Refusal::Method;
         if !is_method(method) {
             return Err(refusal);
         }
         let plain = crate::path::plain(path);
-        if plain.is_err() && self.rules.iter().any(|rule| rule.is_about_paths()) {
+        if plain.is_err() && self.rules.iter().any(|rule| rule.restricts_paths()) {
             return Err(Refusal::Path);
         }
-        // Rules without paths compare none.
+        // Rules without paths do not compare the path.
         let path = plain.unwrap_or_default();
-        for (place, rule) in self.rules.iter().enumerate() {
+        for (index, rule) in self.rules.iter().enumerate() {
             match rule.allows(method, &path) {
                 Ok(()) => {
                     let credential = rule.credential.as_ref();
-                    let mut earlier = self.rules[..place].iter();
-                    let is_kept_off = earlier.any(|other| {
+                    let mut earlier = self.rules[..index].iter();
+                    let is_ambiguous = earlier.any(|other| {
                         other.credential.as_ref() != credential && other.could_allow(method, &path)
                     });
-                    if credential.is_some() && is_kept_off {
+                    if credential.is_some() && is_ambiguous {
                         return Err(Refusal::Path);
                     }
                     return Ok(credential);

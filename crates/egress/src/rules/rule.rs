@@ -1,4 +1,4 @@
-//! One entry of `network.allow`.
+//! A rule: one entry of a policy's `network.allow`.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -12,10 +12,10 @@ use crate::host::{Host, HostPattern};
 use crate::path::{PathPattern, PatternError};
 use crate::refusal::Refusal;
 
-/// The ports of a rule that names none.
-pub const USUAL_PORTS: [u16; 2] = [80, 443];
+/// The ports of a rule without `ports`.
+pub const DEFAULT_PORTS: [u16; 2] = [80, 443];
 
-/// One entry of `network.allow`.
+/// A validated entry of `network.allow`.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(try_from = "RuleText", into = "RuleText")]
 pub struct Rule {
@@ -31,24 +31,24 @@ pub struct Rule {
 /// What a connection may carry.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Content {
-    /// TLS or HTTP for the host that the rule names.
+    /// TLS or HTTP for the host of the rule.
     #[default]
     Checked,
     /// Any bytes.
     Raw,
 }
 
-/// A header that every request of a rule gets, in place of the guest's own.
+/// A header that is added to every request of a rule, in place of the guest's own.
 #[derive(Clone, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Credential {
     /// The name of the header.
     pub header: String,
-    /// Its value. In a policy it has references in place of secrets.
+    /// The value of the header. In a policy it contains references in place of secrets.
     pub value: String,
 }
 
-/// Shows no value, which may be a secret.
+/// Hides the value, which may be a secret.
 impl fmt::Debug for Credential {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shown = f.debug_struct("Credential");
@@ -56,25 +56,25 @@ impl fmt::Debug for Credential {
     }
 }
 
-/// A rule as a policy writes it.
+/// A rule as written in a policy.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct RuleText {
     /// A name, an address, or `*.` and a domain.
     pub host: String,
-    /// Its ports; 80 and 443 if none is named.
+    /// The ports; 80 and 443 by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ports: Option<Vec<u16>>,
-    /// The methods of requests; any if empty.
+    /// The allowed methods; all if empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub methods: Vec<String>,
-    /// The paths of requests; any if empty.
+    /// The allowed paths; all if empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub paths: Vec<String>,
-    /// A header that requests get.
+    /// A header to add to requests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credential: Option<Credential>,
-    /// Whether the host may be one of a private network, or this machine.
+    /// Whether the host may be on a private network, or be this machine.
     #[serde(default, skip_serializing_if = "is_false")]
     pub private: bool,
     /// Whether a connection may carry any bytes.
@@ -88,55 +88,55 @@ fn is_false(value: &bool) -> bool {
     !value
 }
 
-/// Why a rule is refused.
+/// The reason why a rule is invalid.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 pub enum RuleError {
-    /// The host is none.
+    /// The host is invalid.
     #[error(transparent)]
     Host(#[from] crate::host::PatternError),
-    /// The whole of a top-level domain.
+    /// A wildcard for a whole top-level domain.
     #[error(
-        "\"{0}\" has every name of a top-level domain: name a domain, as in \"*.example.org\", or write `private = true` \
+        "\"{0}\" covers a whole top-level domain: name a domain, as in \"*.example.org\", or write `private = true` \
          for a network of your own"
     )]
     TopLevel(String),
-    /// An address that needs `private`.
+    /// An address that requires `private`.
     #[error("\"{address}\" is {}: write `private = true` to allow it", class.as_words())]
     NotPublic {
         /// The address.
         address: String,
-        /// What it is.
+        /// The class of the address.
         class: AddressClass,
     },
-    /// An address that nothing allows.
-    #[error("\"{0}\" is not the address of one host: remove it")]
+    /// An address that cannot be allowed.
+    #[error("\"{0}\" is not the address of a single host: remove it")]
     Unusable(String),
     /// An empty list of ports, or port 0.
     #[error(
         "a port is a number of 1 to 65535: write `ports = [443]`, or leave `ports` out for 80 and 443"
     )]
     Port,
-    /// Not a method.
-    #[error("\"{0}\" is not a method of HTTP: write methods such as [\"GET\", \"POST\"]")]
+    /// An invalid method.
+    #[error("\"{0}\" is not an HTTP method: write methods such as [\"GET\", \"POST\"]")]
     Method(String),
-    /// Not a pattern of paths.
+    /// An invalid path pattern.
     #[error(transparent)]
     Path(#[from] PatternError),
-    /// Not a header that can be set.
+    /// A header that cannot be set.
     #[error("\"{0}\" is not a header that can be set: write one such as \"Authorization\"")]
     Header(String),
-    /// A value that no header has.
+    /// An invalid header value.
     #[error("the value of a header has no control characters: write one line of text")]
     Value,
-    /// `raw` with what only requests have.
+    /// `raw` together with a key that applies to requests only.
     #[error(
         "`raw = true` lets any bytes through, so nothing can be required of requests: remove `raw` or `{0}`"
     )]
     Raw(&'static str),
 }
 
-/// Headers that belong to the connection or to the length of the message.
-const NOT_SET: [&str; 9] = [
+/// Hop-by-hop headers, and headers that describe the length or target of a request.
+const RESERVED_HEADERS: [&str; 9] = [
     "connection",
     "content-length",
     "host",
@@ -148,13 +148,13 @@ const NOT_SET: [&str; 9] = [
     "expect",
 ];
 
-/// Whether a text is a token of HTTP (RFC 9110, 5.6.2).
+/// Returns whether a text is an HTTP token (RFC 9110, 5.6.2).
 fn is_token(text: &str) -> bool {
     let is_token = |c: u8| c.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&c);
     !text.is_empty() && text.bytes().all(is_token)
 }
 
-/// The first mistake is enough for what no person wrote.
+/// Reports only the first error, for text that was not written by a person.
 impl TryFrom<RuleText> for Rule {
     type Error = RuleError;
 
@@ -164,10 +164,10 @@ impl TryFrom<RuleText> for Rule {
 }
 
 impl Rule {
-    /// The rule of a text.
+    /// Validates a rule.
     ///
     /// # Errors
-    /// Each of its mistakes: one at least.
+    /// Returns every error; there is at least one.
     pub fn new(text: RuleText) -> Result<Self, Vec<RuleError>> {
         let (reach, content) = (
             if text.private {
@@ -185,7 +185,7 @@ impl Rule {
         let hosts = text.host.parse().map_err(RuleError::from);
         let hosts = hosts.and_then(|hosts| check_hosts(&hosts, reach).map(|()| hosts));
         let hosts: Option<HostPattern> = hosts.map_err(|error| errors.push(error)).ok();
-        let ports = text.ports.unwrap_or_else(|| USUAL_PORTS.to_vec());
+        let ports = text.ports.unwrap_or_else(|| DEFAULT_PORTS.to_vec());
         if ports.is_empty() || ports.contains(&0) {
             errors.push(RuleError::Port);
         }
@@ -244,7 +244,9 @@ fn check_hosts(hosts: &HostPattern, reach: Reach) -> Result<(), RuleError> {
     }
 }
 
-/// `CONNECT` asks for a connection to another host, and `TRACE` shows the request with its credential.
+/// Returns whether a method can be allowed. `CONNECT` would open a connection to another host, and `TRACE` would echo
+/// the
+/// credential.
 pub(super) fn is_method(text: &str) -> bool {
     is_token(text)
         && !text.bytes().any(|it| it.is_ascii_lowercase())
@@ -253,7 +255,10 @@ pub(super) fn is_method(text: &str) -> bool {
 
 fn check_credential(credential: &Credential) -> Result<(), RuleError> {
     let Credential { header, value } = credential;
-    let is_set = is_token(header) && !NOT_SET.iter().any(|name| name.eq_ignore_ascii_case(header));
+    let is_set = is_token(header)
+        && !RESERVED_HEADERS
+            .iter()
+            .any(|name| name.eq_ignore_ascii_case(header));
     if !is_set || header.to_ascii_lowercase().starts_with("proxy-") {
         return Err(RuleError::Header(header.clone()));
     }
@@ -265,10 +270,10 @@ fn check_credential(credential: &Credential) -> Result<(), RuleError> {
 
 impl From<Rule> for RuleText {
     fn from(rule: Rule) -> Self {
-        let is_usual = rule.ports.iter().eq(&USUAL_PORTS);
+        let is_default = rule.ports.iter().eq(&DEFAULT_PORTS);
         Self {
             host: rule.hosts.to_string(),
-            ports: (!is_usual).then(|| rule.ports.into_iter().collect()),
+            ports: (!is_default).then(|| rule.ports.into_iter().collect()),
             methods: rule.methods.into_iter().collect(),
             paths: rule.paths.iter().map(ToString::to_string).collect(),
             credential: rule.credential,
@@ -278,7 +283,7 @@ impl From<Rule> for RuleText {
     }
 }
 
-/// The host alone if nothing else is said, or else JSON.
+/// The host alone if the rule has no other keys, otherwise JSON.
 impl fmt::Display for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = RuleText::from(self.clone());
@@ -305,22 +310,22 @@ impl FromStr for Rule {
 }
 
 impl Rule {
-    /// Its hosts.
+    /// Returns the host pattern.
     pub fn hosts(&self) -> &HostPattern {
         &self.hosts
     }
 
-    /// Its ports, in ascending order.
+    /// Returns the ports, in ascending order.
     pub fn ports(&self) -> impl Iterator<Item = u16> {
         self.ports.iter().copied()
     }
 
-    /// The header that its requests get.
+    /// Returns the header that is added to requests.
     pub fn credential(&self) -> Option<&Credential> {
         self.credential.as_ref()
     }
 
-    /// The rule with another value of its credential.
+    /// Replaces the value of the credential.
     #[must_use]
     pub fn with_secret(mut self, value: String) -> Self {
         if let Some(credential) = &mut self.credential {
@@ -329,25 +334,25 @@ impl Rule {
         self
     }
 
-    /// Whether the value of a credential can be one of a header.
+    /// Checks that the value of the credential is a valid header value.
     ///
     /// # Errors
-    /// If it has control characters, or nothing.
+    /// Returns an error if the value is empty or has control characters.
     pub fn check_secret(&self) -> Result<(), RuleError> {
         self.credential.as_ref().map_or(Ok(()), check_credential)
     }
 
-    /// Whether only some requests are allowed, or get a header.
-    pub(super) fn is_about_requests(&self) -> bool {
+    /// Returns whether the rule restricts requests or adds a header.
+    pub(super) fn inspects_requests(&self) -> bool {
         !self.methods.is_empty() || !self.paths.is_empty() || self.credential.is_some()
     }
 
-    /// Whether paths select its requests.
-    pub(super) fn is_about_paths(&self) -> bool {
+    /// Returns whether the rule restricts paths.
+    pub(super) fn restricts_paths(&self) -> bool {
         !self.paths.is_empty()
     }
 
-    /// Whether its host could take a request that it does not allow for one that it does.
+    /// Returns whether some server could treat this path as one of the rule's paths.
     pub(super) fn could_allow(&self, method: &str, path: &str) -> bool {
         self.has_method(method) && self.paths.iter().any(|own| own.could_match(path))
     }

@@ -13,7 +13,7 @@ fn host(text: &str) -> Host {
 }
 
 #[test]
-fn a_rule_is_written_as_it_is_read() {
+fn rules_survive_a_round_trip() {
     for text in [
         r#"{"host":"api.github.com"}"#,
         r#"{"host":"*.pypi.org","ports":[443]}"#,
@@ -29,7 +29,7 @@ fn a_rule_is_written_as_it_is_read() {
 }
 
 #[test]
-fn each_mistake_has_its_sentence() {
+fn each_error_has_its_message() {
     let refused = |json: &str| match serde_json::from_str::<Rule>(json) {
         Ok(_) => panic!("{json} is accepted"),
         Err(error) => error.to_string(),
@@ -45,19 +45,19 @@ fn each_mistake_has_its_sentence() {
         (r#"{"host":"169.254.169.254"}"#, "metadata service"),
         (
             r#"{"host":"0.0.0.0","private":true}"#,
-            "not the address of one host",
+            "not the address of a single host",
         ),
-        (r#"{"host":"2130706433"}"#, "does not end in a number"),
+        (r#"{"host":"2130706433"}"#, "cannot end in a number"),
         (r#"{"host":"a.b:443"}"#, "\":\" does not belong to a host"),
         (r#"{"host":"a.b","ports":[]}"#, "a port is a number"),
         (r#"{"host":"a.b","ports":[0]}"#, "a port is a number"),
         (
             r#"{"host":"a.b","methods":["get"]}"#,
-            "\"get\" is not a method",
+            "\"get\" is not an HTTP method",
         ),
         (
             r#"{"host":"a.b","methods":["CONNECT"]}"#,
-            "\"CONNECT\" is not a method",
+            "\"CONNECT\" is not an HTTP method",
         ),
         (r#"{"host":"a.b","paths":["x"]}"#, "begin it with `/`"),
         (
@@ -91,13 +91,13 @@ fn each_mistake_has_its_sentence() {
         (r#"{"host":"a.b","port":1}"#, "unknown field `port`"),
     ];
     for (json, expected) in table {
-        let said = refused(json);
-        assert!(said.contains(expected), "{json}: {said}");
+        let message = refused(json);
+        assert!(message.contains(expected), "{json}: {message}");
     }
 }
 
 #[test]
-fn all_mistakes_of_an_entry_are_found() {
+fn all_errors_of_an_entry_are_reported() {
     let text = RuleText {
         host: "a.b:443".to_owned(),
         ports: Some(vec![0]),
@@ -115,7 +115,7 @@ fn all_mistakes_of_an_entry_are_found() {
 }
 
 #[test]
-fn no_rule_allows_nothing() {
+fn without_rules_nothing_is_allowed() {
     let rules = Rules::default();
     assert_eq!(
         rules.access(&host("a.b"), 443).map(drop),
@@ -125,7 +125,7 @@ fn no_rule_allows_nothing() {
 }
 
 #[test]
-fn the_closest_host_decides() {
+fn most_specific_host_pattern_decides() {
     let rules = rules(&[
         r#"{"host":"*.b.c"}"#,
         r#"{"host":"*.a.b.c","ports":[8080]}"#,
@@ -138,7 +138,7 @@ fn the_closest_host_decides() {
     assert_eq!(access("y.a.b.c", 443).map(drop), Err(Refusal::Port));
     assert!(access("y.a.b.c", 8080).is_ok());
     let exact = access("x.a.b.c", 443).expect("it is allowed");
-    assert!(exact.is_about_requests());
+    assert!(exact.inspects_requests());
     let request = |method, path| exact.request(method, path).map(drop);
     assert_eq!(request("GET", "/anything?a=b"), Ok(()));
     assert_eq!(request("GET", "/a/../b"), Err(Refusal::Path));
@@ -151,7 +151,7 @@ fn the_closest_host_decides() {
 }
 
 #[test]
-fn a_request_gets_the_credential_of_the_first_rule_that_allows_it() {
+fn first_rule_that_allows_a_request_sets_its_credential() {
     let rules = rules(&[
         r#"{"host":"a.b","paths":["/public/*"]}"#,
         r#"{"host":"a.b","methods":["GET"],"credential":{"header":"X","value":"read"}}"#,
@@ -169,8 +169,9 @@ fn a_request_gets_the_credential_of_the_first_rule_that_allows_it() {
     assert_eq!(value("GET", "/public/x"), None);
 }
 
-/// What some server reads as `/echo/h`: one that resolves dots, merges slashes, decodes twice, cuts segments or ignores
-/// case.
+/// Paths that some server reads as `/echo/h`: a server that resolves dots, merges slashes, decodes twice, cuts segments
+/// or
+/// ignores case.
 const SPELLINGS_OF_ECHO: [&str; 16] = [
     "/./echo/h",
     "/x/../echo/h",
@@ -191,7 +192,7 @@ const SPELLINGS_OF_ECHO: [&str; 16] = [
 ];
 
 #[test]
-fn no_spelling_of_a_path_gets_a_credential_that_is_kept_off_it() {
+fn path_spellings_do_not_bypass_an_earlier_rule() {
     let keeps_off = r#"{"host":"a.b","paths":["/echo/*"]}"#;
     let other = r#"{"host":"a.b","paths":["/echo/*"],"credential":{"header":"X","value":"other"}}"#;
     let any = r#"{"host":"a.b","credential":{"header":"X","value":"ours"}}"#;
@@ -217,17 +218,17 @@ fn no_spelling_of_a_path_gets_a_credential_that_is_kept_off_it() {
         for path in ["/", "/x/echo/h", "/echoes", "/a%20b/C.d/"] {
             assert_eq!(value(path), Ok(Some("ours")), "{path}");
         }
-        // A slash more or less is no other place to some servers.
+        // Some servers ignore a trailing slash.
         assert_eq!(value("/echo"), Err(Refusal::Path));
     }
 }
 
 #[test]
-fn paths_are_not_compared_where_no_rule_has_any() {
+fn any_path_is_allowed_where_no_rule_has_paths() {
     let rules = rules(&[
         r#"{"host":"a.b.c","methods":["GET"]}"#,
         r#"{"host":"a.b.c","credential":{"header":"X","value":"ours"}}"#,
-        // Another port, and a host that is described less closely.
+        // A different port, and a less specific host.
         r#"{"host":"a.b.c","ports":[8080],"paths":["/echo/*"]}"#,
         r#"{"host":"*.b.c","paths":["/echo/*"]}"#,
     ]);
@@ -240,9 +241,9 @@ fn paths_are_not_compared_where_no_rule_has_any() {
     }
 }
 
-/// What a request gets is the same whichever rule it is of.
+/// The request gets the same credential, or none, whichever of the rules it matches.
 #[test]
-fn a_similar_path_is_of_the_next_rule_where_no_credential_is_at_stake() {
+fn similar_path_falls_to_a_rule_with_the_same_credential() {
     let credential = r#""credential":{"header":"X","value":"ours"}"#;
     let of_both = format!(r#"{{"host":"a.b","paths":["/a/*"],{credential}}}"#);
     let rules = rules(&[
@@ -262,7 +263,7 @@ fn a_similar_path_is_of_the_next_rule_where_no_credential_is_at_stake() {
 }
 
 #[test]
-fn two_rules_for_one_place_agree() {
+fn rules_for_one_host_and_port_must_agree() {
     let contradiction = |first: &str, second: &str| {
         let both = Rules::new(vec![rule(first), rule(second)]);
         both.err()
@@ -281,7 +282,7 @@ fn two_rules_for_one_place_agree() {
 }
 
 #[test]
-fn a_credential_is_not_shown() {
+fn debug_output_hides_the_credential() {
     let rule = rule(r#"{"host":"a.b","credential":{"header":"X-Key","value":"hunter2"}}"#);
     let shown = format!("{rule:?}");
     assert!(

@@ -1,4 +1,4 @@
-//! What leads to other hosts than the policy's: names that change their minds, and addresses in other spellings.
+//! Attacks through names and addresses: names whose address changes, and alternative spellings of addresses.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -7,9 +7,9 @@ use sandfork_egress::refusal::{Refusal, Verdict};
 use crate::scene::{Setup, exchange, rule};
 use crate::servers::{Answers, Resolver, Server};
 
-/// The owner of an allowed name answers with addresses of this machine.
+/// The owner of an allowed name resolves it to addresses of this machine.
 #[test]
-fn a_name_that_leads_to_this_machine_is_refused() {
+fn name_that_resolves_to_this_machine_is_refused() {
     let server = Server::http();
     let mapped = Ipv4Addr::LOCALHOST.to_ipv6_mapped();
     let translated: Ipv6Addr = "64:ff9b::7f00:1".parse().expect("an address");
@@ -41,9 +41,9 @@ fn a_name_that_leads_to_this_machine_is_refused() {
     assert_eq!(server.count(), 0);
 }
 
-/// It answers with a good address when it is judged, and with another one when it is dialled.
+/// DNS rebinding: the resolver alternates between a public and a forbidden address.
 #[test]
-fn the_address_that_was_judged_is_the_one_that_is_dialled() {
+fn connection_goes_to_the_address_that_was_checked() {
     let server = Server::http();
     let good: IpAddr = Ipv4Addr::LOCALHOST.into();
     let bad: IpAddr = Ipv4Addr::new(169, 254, 169, 254).into();
@@ -57,7 +57,7 @@ fn the_address_that_was_judged_is_the_one_that_is_dialled() {
         let (head, _) = scene.tunnel(&target);
         assert!(head.starts_with(&format!("HTTP/1.1 {expected}")), "{head}");
     }
-    // One question for each kind of address and connection.
+    // One query for each address family and connection.
     assert_eq!(resolver.questions.lock().expect("no panic").len(), 8);
     let report = scene.report();
     let dialled: Vec<_> = report
@@ -68,9 +68,9 @@ fn the_address_that_was_judged_is_the_one_that_is_dialled() {
     assert_eq!(dialled, [good, good]);
 }
 
-/// Of several addresses, only those that may be dialled are.
+/// Forbidden addresses are skipped.
 #[test]
-fn a_good_address_beside_a_bad_one_is_dialled() {
+fn allowed_address_next_to_a_forbidden_one_is_used() {
     let server = Server::http();
     let addresses = vec![
         Ipv4Addr::new(169, 254, 169, 254).into(),
@@ -85,9 +85,9 @@ fn a_good_address_beside_a_bad_one_is_dialled() {
     assert!(head.starts_with("HTTP/1.1 200"), "{head}");
 }
 
-/// Who answers for a name chooses how many addresses it has. Beyond the first, none is judged.
+/// The owner of a name chooses how many addresses it has. Only the first ones are checked.
 #[test]
-fn a_good_address_behind_many_bad_ones_is_not_looked_for() {
+fn allowed_address_after_many_forbidden_ones_is_ignored() {
     let server = Server::http();
     for (bad, expected) in [(40, "200"), (64, "403"), (100, "403")] {
         let mut addresses = vec![Ipv4Addr::new(169, 254, 169, 254).into(); bad];
@@ -103,9 +103,9 @@ fn a_good_address_behind_many_bad_ones_is_not_looked_for() {
     }
 }
 
-/// The guest names this machine itself, in every spelling that some library reads as an address.
+/// The guest names this machine in every spelling that some library parses as an address.
 #[test]
-fn no_spelling_of_an_address_gets_through() {
+fn no_spelling_of_a_forbidden_address_is_allowed() {
     let server = Server::http();
     let rules = [
         r#"{"host":"a.example"}"#.to_owned(),
@@ -145,11 +145,11 @@ fn no_spelling_of_an_address_gets_through() {
     assert_eq!(server.count(), 0);
 }
 
-/// An address of one of this machine's interfaces is not a loopback address, and leads here all the same.
+/// The address of a network interface is not a loopback address, but reaches this machine.
 #[test]
-fn an_address_of_an_interface_is_this_machine() {
+fn interface_address_counts_as_this_machine() {
     let Some(own) = address_of_an_interface() else {
-        return eprintln!("this machine has no address but its loopback ones");
+        return eprintln!("this machine has only loopback addresses");
     };
     let resolver = Resolver::new(vec![vec![own]], Answers::OverUdp);
     let mut setup = Setup::new(&[r#"{"host":"a.example"}"#.to_owned()], &[]);

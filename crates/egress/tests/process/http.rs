@@ -1,14 +1,14 @@
-//! Requests of HTTP in the clear.
+//! Cleartext HTTP requests.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
 use sandfork_egress::refusal::{Refusal, Verdict};
 
-use crate::scene::{SPELLINGS_OF_ECHO, Scene, Setup, exchange, read_head, rule, rules_of_echo};
+use crate::scene::{ECHO_SPELLINGS, Scene, Setup, echo_rules, exchange, read_head, rule};
 use crate::servers::Server;
 
-/// A server, and a sandbox that may make some requests of it.
+/// Starts a server and a sandbox whose rule allows some requests to it.
 fn scene(rest: &str) -> (Server, Scene) {
     let server = Server::http();
     let rules = [rule(server.port, rest)];
@@ -16,7 +16,7 @@ fn scene(rest: &str) -> (Server, Scene) {
     (server, scene)
 }
 
-/// One request on a connection of its own, and the whole answer.
+/// Sends a request on a new connection, and returns the whole response.
 fn ask(scene: &Scene, server: &Server, request: &str) -> String {
     let mut stream = scene.connect("a.example", server.port);
     exchange(
@@ -26,7 +26,7 @@ fn ask(scene: &Scene, server: &Server, request: &str) -> String {
 }
 
 #[test]
-fn a_request_reaches_its_host() {
+fn request_reaches_its_host() {
     let (server, scene) = scene("");
     let answer = ask(
         &scene,
@@ -47,7 +47,7 @@ fn a_request_reaches_its_host() {
 }
 
 #[test]
-fn one_connection_carries_many_requests() {
+fn connection_is_kept_alive() {
     let (server, scene) = scene("");
     let mut stream = scene.connect("a.example", server.port);
     for nth in 0..5 {
@@ -63,9 +63,9 @@ fn one_connection_carries_many_requests() {
     assert_eq!(server.count(), 1);
 }
 
-/// A host may close a connection that is idle at any time.
+/// A host may close an idle connection at any time.
 #[test]
-fn a_connection_that_the_host_closed_is_made_anew() {
+fn closed_upstream_connection_is_replaced() {
     let server = Server::new(|mut stream, own| {
         let head = read_head(&mut stream);
         own.heads.lock().expect("no panic").push(head);
@@ -82,11 +82,11 @@ fn a_connection_that_the_host_closed_is_made_anew() {
     assert_eq!(server.count(), 3);
 }
 
-/// It may do so while a request is on its way, which is then sent again if that changes nothing.
+/// The host may close a connection while a request is in flight. Idempotent requests are then retried.
 #[test]
-fn a_request_that_changes_nothing_is_sent_again() {
+fn idempotent_request_is_retried() {
     let server = Server::new(|mut stream, own| {
-        // Each connection answers its first request, and is closed at its second.
+        // Each connection answers its first request and is closed at its second.
         for answer in [&b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"[..], b""] {
             let head = read_head(&mut stream);
             if head.is_empty() {
@@ -116,7 +116,7 @@ fn a_request_that_changes_nothing_is_sent_again() {
 }
 
 #[test]
-fn only_requests_of_the_rule_get_through() {
+fn requests_outside_the_rule_are_refused() {
     let (server, scene) = scene(r#","methods":["GET"],"paths":["/public/*"]"#);
     let request = |line: &str| {
         let request =
@@ -144,13 +144,13 @@ fn only_requests_of_the_rule_get_through() {
     assert!(noted.is_some(), "{report:?}");
 }
 
-/// The first entry keeps the credential of the second off its paths, in each spelling that some server reads as one.
+/// The first entry withholds the credential of the second from its paths, in every spelling that some server accepts.
 #[test]
-fn no_spelling_of_a_path_gets_the_credential_of_a_later_entry() {
+fn path_spellings_do_not_get_a_withheld_credential() {
     let server = Server::http();
-    let rules = rules_of_echo(server.port);
+    let rules = echo_rules(server.port);
     let scene = Setup::new(&rules, &["a.example"]).start(&[server.port]);
-    for spelling in SPELLINGS_OF_ECHO {
+    for spelling in ECHO_SPELLINGS {
         let line = format!("GET {spelling} HTTP/1.1\r\nHost: a.example:PORT\r\n");
         let answer = ask(&scene, &server, &format!("{line}Connection: close\r\n\r\n"));
         assert!(answer.starts_with("HTTP/1.1 403"), "{spelling}: {answer}");
@@ -179,7 +179,7 @@ fn no_spelling_of_a_path_gets_the_credential_of_a_later_entry() {
 }
 
 #[test]
-fn a_request_for_another_host_is_misdirected() {
+fn request_for_a_different_host_is_misdirected() {
     let (server, scene) = scene("");
     for request in [
         "GET / HTTP/1.1\r\nHost: other.example:PORT\r\n\r\n",
@@ -196,9 +196,9 @@ fn a_request_for_another_host_is_misdirected() {
     scene.await_verdict(Verdict::Refused(Refusal::Name));
 }
 
-/// What one reader takes for a part of the first request could be a second one to another.
+/// Request smuggling: one parser could see a single request where another sees two.
 #[test]
-fn a_request_that_can_be_read_in_two_ways_is_refused() {
+fn ambiguous_request_is_refused() {
     let (server, scene) = scene("");
     for request in [
         "GET / HTTP/1.1\r\nHost: a.example:PORT\r\nHost: other.example\r\n\r\n",
@@ -221,9 +221,9 @@ fn a_request_that_can_be_read_in_two_ways_is_refused() {
     assert_eq!(server.heads(), [""; 0]);
 }
 
-/// The process frames the body of a request itself, and does not trust the guest's own framing.
+/// The process frames request bodies itself and does not forward the guest's framing.
 #[test]
-fn a_body_has_the_length_that_was_counted() {
+fn body_is_framed_anew() {
     let server = Server::new(|mut stream, own| {
         let head = read_head(&mut stream);
         let mut body = [0; 64];
@@ -251,7 +251,7 @@ fn a_body_has_the_length_that_was_counted() {
 }
 
 #[test]
-fn the_proxy_judges_each_request_by_its_own_host() {
+fn proxy_checks_each_request_by_its_host() {
     let (server, scene) = scene("");
     let mut stream = scene.connect_proxy();
     let request = |stream: &mut TcpStream, target: &str, host: &str| {
@@ -282,7 +282,7 @@ fn the_proxy_judges_each_request_by_its_own_host() {
 }
 
 #[test]
-fn websockets_work_and_no_other_protocol() {
+fn only_websocket_upgrades_are_forwarded() {
     let server = Server::websocket();
     let rules = [rule(server.port, r#","methods":["GET"]"#)];
     let scene = Setup::new(&rules, &["a.example"]).start(&[server.port]);
@@ -308,15 +308,15 @@ fn websockets_work_and_no_other_protocol() {
     assert!(!heads[1].to_lowercase().contains("upgrade"), "{heads:?}");
 }
 
-/// Nothing says that the host speaks it. Over TLS the two agree.
+/// In cleartext nothing indicates that the host supports HTTP/2. Over TLS it is negotiated.
 #[test]
-fn http2_in_the_clear_is_refused() {
+fn cleartext_http2_is_refused() {
     let (server, scene) = scene("");
     let preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\u{4}\0\0\0\0\0";
     let answer = ask(&scene, &server, preface);
     assert!(answer.starts_with("HTTP/1.1 403"), "{answer}");
     scene.await_verdict(Verdict::Refused(Refusal::Content));
-    // As the second request, and to the proxy.
+    // After a first request, and on the proxy.
     let first = "GET / HTTP/1.1\r\nHost: a.example:PORT\r\n\r\n";
     let answer = ask(&scene, &server, &format!("{first}{preface}"));
     assert_eq!(answer.matches("HTTP/1.1 200").count(), 1, "{answer}");
@@ -326,7 +326,7 @@ fn http2_in_the_clear_is_refused() {
 }
 
 #[test]
-fn what_is_neither_tls_nor_http_needs_a_rule_of_its_own() {
+fn other_protocols_need_a_raw_rule() {
     let (server, scene) = scene("");
     for bytes in ["\0\0\0\x08\x04\x12\x16\x2f", "SSH-2.0-x\r\n", "hello"] {
         let answer = ask(&scene, &server, bytes);

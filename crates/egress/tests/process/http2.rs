@@ -1,4 +1,4 @@
-//! HTTP/2 over TLS that ends in the process: each side speaks what it agreed on, and each request is judged.
+//! HTTP/2 over TLS: each side uses the version that it negotiated, and every request is checked.
 
 use std::convert::Infallible;
 use std::fmt::Write as _;
@@ -18,7 +18,7 @@ use tokio::runtime::Runtime;
 use tokio_rustls::client::TlsStream;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
-use crate::scene::{SPELLINGS_OF_ECHO, Scene, rule, rules_of_echo};
+use crate::scene::{ECHO_SPELLINGS, Scene, echo_rules, rule};
 use crate::servers::Server;
 use crate::tls::{Hosts, scene, trusting};
 
@@ -37,7 +37,7 @@ fn tokio_stream(stream: std::net::TcpStream) -> tokio::net::TcpStream {
     tokio::net::TcpStream::from_std(stream).expect("it is a socket")
 }
 
-/// What a server shows of a request.
+/// Formats a request as the server received it.
 async fn shown(request: Request<Incoming>) -> String {
     let (parts, body) = request.into_parts();
     let mut text = format!("{} {} {:?}\n", parts.method, parts.uri, parts.version);
@@ -51,7 +51,8 @@ async fn shown(request: Request<Incoming>) -> String {
     text + &String::from_utf8_lossy(&body.to_bytes())
 }
 
-/// A server that answers each request of HTTP/2 by what it shows of it, and speaks HTTP/1 only to switch to websockets.
+/// Starts a server that answers each HTTP/2 request with its description, and supports HTTP/1 only to upgrade to
+/// WebSocket.
 pub fn serve(hosts: &Hosts) -> Server {
     let config = hosts.certify("a.example", &[HTTP2, HTTP1]);
     Server::new(move |stream, own| {
@@ -64,7 +65,7 @@ pub fn serve(hosts: &Hosts) -> Server {
             if stream.get_ref().1.alpn_protocol() == Some(HTTP1) {
                 let switched = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\nhello";
                 _ = stream.write_all(switched).await;
-                // Until the guest is gone.
+                // Until the guest disconnects.
                 while matches!(stream.read(&mut [0; 1024]).await, Ok(1..)) {}
                 return;
             }
@@ -87,7 +88,7 @@ pub fn serve(hosts: &Hosts) -> Server {
     })
 }
 
-/// A guest's TLS, of which it says what it speaks.
+/// Connects to the server as a guest, over TLS with the given ALPN protocol.
 pub async fn connect(
     scene: &Scene,
     server: &Server,
@@ -104,7 +105,7 @@ pub async fn connect(
 
 pub type Sender = http2::SendRequest<Full<Bytes>>;
 
-/// A guest that speaks HTTP/2.
+/// Connects to the server as an HTTP/2 guest.
 pub async fn guest(scene: &Scene, server: &Server) -> Sender {
     let stream = TokioIo::new(connect(scene, server, HTTP2).await);
     let (sender, connection) = http2::handshake(TokioExecutor::new(), stream)
@@ -127,8 +128,8 @@ pub async fn text(response: Response<Incoming>) -> String {
 
 const CREDENTIAL: &str = r#","credential":{"header":"Authorization","value":"Bearer ours"}"#;
 
-/// A request with what does not cross, and a body.
-fn usual(server: &Server, version: Version) -> Request<Full<Bytes>> {
+/// A request with a body, and with headers that are not forwarded.
+fn mixed_request(server: &Server, version: Version) -> Request<Full<Bytes>> {
     let mut sent = request(server, "POST", "/x?y=z");
     let host = format!("a.example:{}", server.port);
     for (name, value) in [
@@ -150,27 +151,27 @@ fn usual(server: &Server, version: Version) -> Request<Full<Bytes>> {
 }
 
 #[test]
-fn each_side_speaks_what_it_agreed_on() {
+fn each_side_uses_its_negotiated_version() {
     let hosts = Hosts::new("http2");
     let (old, new) = (hosts.serve("a.example"), serve(&hosts));
     for (server, speaks) in [(&old, HTTP1), (&new, HTTP2)] {
         let scene = scene(&hosts, server, CREDENTIAL);
         runtime().block_on(async {
             let mut many = guest(&scene, server).await;
-            let sent = many.send_request(usual(server, Version::HTTP_2));
+            let sent = many.send_request(mixed_request(server, Version::HTTP_2));
             let answer = sent.await.expect("an answer");
             assert_eq!(answer.status(), 200);
             text(answer).await;
             let stream = TokioIo::new(connect(&scene, server, HTTP1).await);
             let (mut one, connection) = http1::handshake(stream).await.expect("HTTP/1");
             tokio::spawn(connection);
-            let sent = one.send_request(usual(server, Version::HTTP_11));
+            let sent = one.send_request(mixed_request(server, Version::HTTP_11));
             let answer = sent.await.expect("an answer");
             assert_eq!(answer.status(), 200);
             text(answer).await;
         });
         let mut heads = server.heads();
-        // The server of HTTP/1 reads no bodies, and takes one for a head when the connection ends.
+        // The HTTP/1 server does not read bodies, and takes a body for a request head when the connection ends.
         heads.retain(|head| head != "the body");
         assert_eq!(heads.len(), 2);
         for head in &heads {
@@ -196,7 +197,7 @@ fn each_side_speaks_what_it_agreed_on() {
 }
 
 #[test]
-fn each_request_of_http2_is_judged() {
+fn each_http2_request_is_checked() {
     let hosts = Hosts::new("http2-judged");
     let server = serve(&hosts);
     let rest = r#","methods":["GET"],"paths":["/public/*"]"#;
@@ -235,7 +236,7 @@ fn each_request_of_http2_is_judged() {
             assert_eq!(answer.status(), status, "{line}");
             text(answer).await;
         }
-        // hyper asks for a connection in another way than for anything else.
+        // hyper encodes `CONNECT` without a path.
         let mut connect = elsewhere("https://a.example:PORT/");
         *connect.method_mut() = hyper::Method::CONNECT;
         *connect.uri_mut() = "other.example:443".parse().expect("an authority");
@@ -255,15 +256,15 @@ fn each_request_of_http2_is_judged() {
 }
 
 #[test]
-fn no_spelling_of_a_path_gets_the_credential_of_a_later_entry_over_http2() {
+fn path_spellings_do_not_get_a_withheld_credential_over_http2() {
     let hosts = Hosts::new("http2-spellings");
     let server = serve(&hosts);
-    let mut setup = crate::scene::Setup::new(&rules_of_echo(server.port), &["a.example"]);
+    let mut setup = crate::scene::Setup::new(&echo_rules(server.port), &["a.example"]);
     setup.trust = Some(hosts.file());
     let scene = setup.start(&[server.port]);
     runtime().block_on(async {
         let mut guest = guest(&scene, &server).await;
-        for spelling in SPELLINGS_OF_ECHO {
+        for spelling in ECHO_SPELLINGS {
             let sent = guest.send_request(request(&server, "GET", spelling));
             assert_eq!(sent.await.expect("an answer").status(), 403, "{spelling}");
         }
@@ -277,9 +278,11 @@ fn no_spelling_of_a_path_gets_the_credential_of_a_later_entry_over_http2() {
     scene.await_verdict(Verdict::Refused(Refusal::Path));
 }
 
-/// A websocket needs HTTP/1, also to a host that has just chosen HTTP/2, and when there is room for no second connection.
+/// A WebSocket needs HTTP/1, even to a host that has negotiated HTTP/2, and when the connection limit leaves no room
+/// for a
+/// second connection.
 #[test]
-fn a_websocket_to_a_host_that_prefers_http2_works() {
+fn websocket_to_an_http2_host_uses_http1() {
     let hosts = Hosts::new("http2-websocket");
     let server = serve(&hosts);
     let rule = rule(server.port, r#","methods":["GET"]"#);
@@ -309,9 +312,9 @@ fn a_websocket_to_a_host_that_prefers_http2_works() {
     assert_eq!(server.count(), 2);
 }
 
-/// Trailers come after the request was judged.
+/// Trailers arrive after the request was checked.
 #[test]
-fn trailers_of_a_request_do_not_cross() {
+fn request_trailers_are_not_forwarded() {
     let hosts = Hosts::new("http2-trailers");
     let server = serve(&hosts);
     let scene = scene(&hosts, &server, CREDENTIAL);
@@ -335,9 +338,9 @@ fn trailers_of_a_request_do_not_cross() {
     });
 }
 
-/// A host that speaks HTTP/1 has as many connections as a guest reads responses at a time, within the policy's limit.
+/// To an HTTP/1 host, each unfinished response occupies a connection, within the policy's limit.
 #[test]
-fn a_response_that_is_not_read_delays_no_other_request() {
+fn unread_response_does_not_delay_other_requests() {
     use std::io::Write as _;
 
     let hosts = Hosts::new("http2-old");
@@ -352,7 +355,7 @@ fn a_response_that_is_not_read_delays_no_other_request() {
             if head.is_empty() || is_endless {
                 let started = b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nx";
                 _ = stream.write_all(started).and_then(|()| stream.flush());
-                // Until the guest is gone.
+                // Until the guest disconnects.
                 crate::scene::read_head(&mut stream);
                 return;
             }
@@ -364,7 +367,7 @@ fn a_response_that_is_not_read_delays_no_other_request() {
         &["a.example"],
     );
     setup.trust = Some(hosts.file());
-    // The guest's own, and one more to the host.
+    // The guest's own connection, and one more to the host.
     setup.connections = 2;
     let scene = setup.start(&[server.port]);
     runtime().block_on(async {
@@ -376,7 +379,7 @@ fn a_response_that_is_not_read_delays_no_other_request() {
         }
         assert_eq!(server.count(), 2);
         let other = get("/endless").await.expect("its head");
-        // There is room for no third one: the request waits until the guest takes one of the others back.
+        // The limit allows no third connection: the request waits until the guest cancels one of the others.
         let (answer, ()) = tokio::join!(get("/"), async { drop(endless) });
         assert_eq!(answer.expect("an answer").status(), 200);
         drop(other);

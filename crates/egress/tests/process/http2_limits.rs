@@ -1,4 +1,4 @@
-//! What a hostile guest that speaks HTTP/2 may cost, frame by frame.
+//! The resources that a hostile HTTP/2 guest can consume, tested frame by frame.
 
 use std::time::{Duration, Instant};
 
@@ -39,7 +39,7 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// The headers of a request (HPACK): method, scheme, authority and path, of which the last is a text as it is.
+/// Encodes request headers (HPACK): method, scheme, authority and path; the last two are literals.
 fn head(server: &Server, method: u8, path: &str) -> Vec<u8> {
     let authority = format!("a.example:{}", server.port);
     let mut head = vec![method, 0x87];
@@ -65,7 +65,7 @@ impl Frames {
         Self(stream)
     }
 
-    /// The next frame: its kind, flags, stream and payload.
+    /// Reads the next frame: its type, flags, stream and payload.
     async fn next(&mut self) -> Option<(u8, u8, u32, Vec<u8>)> {
         let mut head = [0; 9];
         self.0.read_exact(&mut head).await.ok()?;
@@ -76,7 +76,8 @@ impl Frames {
         Some((head[3], head[4], stream, payload))
     }
 
-    /// What becomes of a request: the kind of the frame and its payload. `None` if the connection ends.
+    /// Waits for the first frame that answers a request, and returns its type and payload. `None` if the connection
+    /// ends.
     async fn verdict(&mut self) -> Option<(u8, Vec<u8>)> {
         loop {
             let (kind, .., payload) = self.next().await?;
@@ -104,7 +105,7 @@ fn scenery(name: &str) -> (Hosts, Server, Scene) {
 }
 
 #[test]
-fn a_guest_hears_its_limits() {
+fn settings_announce_the_limits() {
     let (_hosts, server, scene) = scenery("http2-settings");
     runtime().block_on(async {
         let mut frames = Frames::new(&scene, &server, &[]).await;
@@ -119,16 +120,16 @@ fn a_guest_hears_its_limits() {
                 )
             })
             .collect();
-        // Streams at a time, the window of each, and the size of headers.
+        // Concurrent streams, initial window size, and header list size.
         for expected in [(3, 32), (4, 128 << 10), (6, 64 << 10)] {
             assert!(settings.contains(&expected), "{settings:?}");
         }
     });
 }
 
-/// Each stream is ended as soon as it is begun, so that it counts to no limit of streams.
+/// Rapid reset: each stream is reset as soon as it is opened, so that it never counts towards the stream limit.
 #[test]
-fn requests_that_are_taken_back_at_once_are_paced() {
+fn rapid_resets_are_throttled() {
     let (_hosts, server, scene) = scenery("http2-reset");
     runtime().block_on(async {
         let frames = Frames::new(&scene, &server, &[]).await;
@@ -148,7 +149,7 @@ fn requests_that_are_taken_back_at_once_are_paced() {
                 }
             }
         };
-        // Whether it is cut off, or waits: the process serves others meanwhile.
+        // Whether the flood is cut off or throttled, the process serves other connections meanwhile.
         let others = async {
             let mut guest = guest(&scene, &server).await;
             for _ in 0..10 {
@@ -163,13 +164,13 @@ fn requests_that_are_taken_back_at_once_are_paced() {
         }
         drain.abort();
     });
-    // Four seconds' worth at once, and what came through meanwhile.
+    // The burst covers four seconds, plus the requests that arrived meanwhile.
     assert!(server.heads().len() < 6000, "{}", server.heads().len());
 }
 
-/// Frames that cost the guest nothing.
+/// Control frames cost the guest nothing.
 #[test]
-fn frames_beside_bodies_are_paced() {
+fn control_frames_are_throttled() {
     let (_hosts, server, scene) = scenery("http2-ping");
     let begun = Instant::now();
     let pongs = runtime().block_on(async {
@@ -190,10 +191,10 @@ fn frames_beside_bodies_are_paced() {
         flood.abort();
         received / 17
     });
-    // 4 MiB at once, and 1 MiB each second since, of which the last has begun.
+    // A burst of 4 MiB, and 1 MiB for each second since, including the current one.
     let seconds = usize::try_from(begun.elapsed().as_secs()).expect("a short time");
     assert!(pongs <= ((5 + seconds) << 20) / 17, "{pongs}");
-    // They count for the worker, and leave room for what others of its connections do.
+    // The limit applies to the whole worker, but its other connections still make progress.
     runtime().block_on(async {
         let mut guest = guest(&scene, &server).await;
         let answer = guest.send_request(request(&server, "GET", "/")).await;
@@ -202,13 +203,13 @@ fn frames_beside_bodies_are_paced() {
 }
 
 #[test]
-fn headers_without_end_are_refused() {
-    // It reads heads of any size.
+fn endless_headers_are_refused() {
+    // This server accepts heads of any size.
     let hosts = Hosts::new("http2-headers");
     let server = hosts.serve("a.example");
     let scene = scene(&hosts, &server, JUDGED);
     runtime().block_on(async {
-        // Each `CONTINUATION` may be empty.
+        // A flood of empty `CONTINUATION` frames.
         let mut frames = Frames::new(&scene, &server, &[]).await;
         let mut bytes = frame(HEADERS, END_STREAM, 1, &head(&server, GET, "/"));
         bytes.extend(frame(CONTINUATION, 0, 1, &[]).repeat(100_000));
@@ -216,7 +217,7 @@ fn headers_without_end_are_refused() {
         while let Some((kind, ..)) = frames.next().await {
             assert_ne!(kind, HEADERS);
         }
-        // A small block that stands for many large headers: each names one that was sent before.
+        // A small header block that expands to many large headers: each refers to an entry of the dynamic table.
         let mut frames = Frames::new(&scene, &server, &[]).await;
         let mut block = head(&server, GET, "/");
         block.extend([0x40, 1, b'x', 0x7f, 0xa1, 0x16]);
@@ -229,9 +230,9 @@ fn headers_without_end_are_refused() {
     assert_eq!(server.heads(), [""; 0]);
 }
 
-/// What HTTP/2 calls a path may be the whole URL of another host, which HTTP/1 takes for one.
+/// A `:path` may be the whole URL of another host, which an HTTP/1 server would follow.
 #[test]
-fn what_could_be_read_in_two_ways_does_not_cross() {
+fn ambiguous_http2_requests_are_not_forwarded() {
     let hosts = Hosts::new("http2-smuggled");
     for server in [hosts.serve("a.example"), serve(&hosts)] {
         let scene = scene(&hosts, &server, JUDGED);
@@ -241,7 +242,7 @@ fn what_could_be_read_in_two_ways_does_not_cross() {
                 let head = head(&server, GET, path);
                 let bytes = frame(HEADERS, END_HEADERS | END_STREAM, 1, &head);
                 frames.0.write_all(&bytes).await.expect("it reads");
-                // 400 is an entry of HPACK's own table.
+                // Status 400 is an entry of the HPACK static table.
                 let verdict = frames.verdict().await;
                 let is_refused =
                     |(kind, payload): &(u8, Vec<u8>)| *kind != HEADERS || payload[0] == 0x8c;
@@ -250,8 +251,7 @@ fn what_could_be_read_in_two_ways_does_not_cross() {
                     "{path}: {verdict:?}"
                 );
             }
-            // More, or less, than the length that the request names.
-
+            // A body longer or shorter than `Content-Length`.
             for (body, flags) in [(&b"12345"[..], END_STREAM), (b"123", END_STREAM)] {
                 let mut frames = Frames::new(&scene, &server, &[]).await;
                 let mut head = head(&server, POST, "/");
@@ -265,7 +265,7 @@ fn what_could_be_read_in_two_ways_does_not_cross() {
                     "{body:?}: {verdict:?}"
                 );
             }
-            // Headers that belong to a connection of HTTP/1, and values that would begin another header there.
+            // Connection headers of HTTP/1, and values that would inject another header into HTTP/1.
             for (name, value) in [
                 ("transfer-encoding", "chunked"),
                 ("connection", "close"),
@@ -298,12 +298,12 @@ fn what_could_be_read_in_two_ways_does_not_cross() {
     }
 }
 
-/// A guest that takes no byte of any response: the process takes no more from the host than it may hold.
+/// A guest that reads no response: the process buffers only a bounded amount from the host.
 #[test]
-fn responses_that_are_not_read_stay_with_the_host() {
+fn unread_responses_apply_back_pressure() {
     let (_hosts, server, scene) = scenery("http2-unread");
     runtime().block_on(async {
-        // No window for any stream.
+        // A window of zero for every stream.
         let mut frames = Frames::new(&scene, &server, &[0, 4, 0, 0, 0, 0]).await;
         frames.await_kind(SETTINGS).await.expect("settings");
         frames
@@ -316,7 +316,7 @@ fn responses_that_are_not_read_stay_with_the_host() {
             let bytes = frame(HEADERS, END_HEADERS | END_STREAM, 2 * nth + 1, &head);
             frames.0.write_all(&bytes).await.expect("it reads");
         }
-        // Each has begun to come.
+        // Each response has begun to arrive.
         for _ in 0..32 {
             frames.await_kind(HEADERS).await.expect("a head");
         }
@@ -326,7 +326,7 @@ fn responses_that_are_not_read_stay_with_the_host() {
 }
 
 #[test]
-fn the_limit_of_bytes_ends_requests_of_http2() {
+fn byte_quota_ends_http2_requests() {
     let hosts = Hosts::new("http2-bytes");
     let server = serve(&hosts);
     let mut setup =
@@ -341,8 +341,8 @@ fn the_limit_of_bytes_ends_requests_of_http2() {
         let answer = guest.send_request(large).await;
         assert!(answer.is_ok_and(|it| it.status() == 403));
         let answer = guest.send_request(request(&server, "GET", "/")).await;
-        let said = text(answer.expect("an answer")).await;
-        assert!(said.contains("network.bytes"), "{said}");
+        let message = text(answer.expect("an answer")).await;
+        assert!(message.contains("network.bytes"), "{message}");
     });
     let report = scene.await_verdict(Verdict::Refused(Refusal::Bytes));
     assert!(report.sent + report.received < 120_000, "{report:?}");

@@ -1,4 +1,4 @@
-//! What one worker may use of the process and of the host.
+//! The limits that apply to each worker.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -15,7 +15,7 @@ fn setup(port: u16) -> Setup {
     Setup::new(&[rule], &["db.example"])
 }
 
-/// A connection that works.
+/// Opens a connection and verifies that it works.
 fn open(scene: &Scene, port: u16) -> Option<TcpStream> {
     let mut stream = scene.connect("db.example", port);
     stream.write_all(b"x").ok()?;
@@ -24,7 +24,7 @@ fn open(scene: &Scene, port: u16) -> Option<TcpStream> {
 }
 
 #[test]
-fn only_so_many_connections_are_open_at_a_time() {
+fn concurrent_connections_are_limited() {
     let server = Server::echo();
     let mut setup = setup(server.port);
     setup.connections = 3;
@@ -44,7 +44,7 @@ fn only_so_many_connections_are_open_at_a_time() {
 }
 
 #[test]
-fn only_so_many_bytes_are_carried() {
+fn byte_quota_ends_connections() {
     let server = Server::echo();
     let mut setup = setup(server.port);
     setup.bytes = 100_000;
@@ -53,7 +53,7 @@ fn only_so_many_bytes_are_carried() {
     let sent = stream.try_clone().expect("a copy");
     let write = std::thread::spawn(move || (&sent).write_all(&vec![0; 10_000_000]));
     let received = read_all(&mut stream).len();
-    // The guest writes into a connection that is closed.
+    // The guest writes to a closed connection.
     write.join().expect("no panic").expect_err("it is cut off");
     assert!(received < 100_000, "{received}");
     let report = scene.await_verdict(Verdict::Refused(Refusal::Bytes));
@@ -62,7 +62,7 @@ fn only_so_many_bytes_are_carried() {
 }
 
 #[test]
-fn only_so_many_bytes_are_carried_after_a_change_of_protocol() {
+fn byte_quota_applies_after_an_upgrade() {
     let server = Server::websocket();
     let mut setup = Setup::new(&[rule(server.port, "")], &["a.example"]);
     setup.bytes = 100_000;
@@ -81,9 +81,9 @@ fn only_so_many_bytes_are_carried_after_a_change_of_protocol() {
     scene.await_verdict(Verdict::Refused(Refusal::Bytes));
 }
 
-/// More connections than the host has ports for one address within a minute.
+/// More connections than the host has ports for one destination within a minute.
 #[test]
-fn connections_of_a_hasty_guest_are_paced() {
+fn new_connections_are_rate_limited() {
     let server = Server::echo();
     let mut setup = setup(server.port);
     setup.connections = 10;
@@ -92,21 +92,21 @@ fn connections_of_a_hasty_guest_are_paced() {
     let begun = Instant::now();
     while begun.elapsed() < Duration::from_secs(2) {
         let address = (address, server.port).into();
-        // Waits in the backlog, and gives up there.
+        // Waits in the backlog and times out there.
         _ = TcpStream::connect_timeout(&address, Duration::from_millis(50));
     }
     let count = server.count();
-    assert!(count <= most(begun), "{count}");
+    assert!(count <= max_connections(begun), "{count}");
 }
 
-/// Ten at once, and fifty each second since, of which the last has begun.
-fn most(begun: Instant) -> usize {
+/// The burst of ten, and fifty for each second since, including the current one.
+fn max_connections(begun: Instant) -> usize {
     10 + 50 * (usize::try_from(begun.elapsed().as_secs()).expect("a short time") + 1)
 }
 
-/// One connection to the proxy, whose requests each need another connection to a host.
+/// Requests on one proxy connection, each of which needs a new connection to a host.
 #[test]
-fn connections_for_requests_are_paced() {
+fn upstream_connections_are_rate_limited() {
     let server = Server::http();
     let hosts = ["a.example", "b.example"];
     let rules = hosts.map(|host| {
@@ -122,22 +122,22 @@ fn connections_for_requests_are_paced() {
     let begun = Instant::now();
     let mut nth = 0;
     while begun.elapsed() < Duration::from_secs(2) {
-        let place = format!("{}:{}", hosts[nth % 2], server.port);
-        // The server answers with the head of the request, so the answer has two.
-        let request = format!("GET http://{place}/ HTTP/1.1\r\nHost: {place}\r\n\r\n");
+        let authority = format!("{}:{}", hosts[nth % 2], server.port);
+        // The server echoes the request head as the body.
+        let request = format!("GET http://{authority}/ HTTP/1.1\r\nHost: {authority}\r\n\r\n");
         stream.write_all(request.as_bytes()).expect("it reads");
         assert!(read_head(&mut stream).starts_with("HTTP/1.1 200"));
         assert!(read_head(&mut stream).starts_with("GET / "));
         nth += 1;
     }
     assert_eq!(server.count(), nth);
-    assert!(nth <= most(begun), "{nth}");
+    assert!(nth <= max_connections(begun), "{nth}");
 }
 
 #[test]
-fn names_of_a_guest_are_bounded() {
+fn number_of_names_is_limited() {
     let scene = Setup::new(&[r#"{"host":"*.b.example"}"#.to_owned()], &[]).start(&[]);
-    let answers = (0..1100).map(|nth| scene.ask(&format!("{nth}.b.example"), RecordKind::A));
+    let answers = (0..1100).map(|nth| scene.query(&format!("{nth}.b.example"), RecordKind::A));
     let known = answers
         .filter(|it| matches!(it, Answer::Addresses(_)))
         .count();
@@ -145,9 +145,9 @@ fn names_of_a_guest_are_bounded() {
     scene.await_verdict(Verdict::Refused(Refusal::Names));
 }
 
-/// A connection that says nothing, or never ends its first word, keeps no other from being served, and is ended.
+/// A connection that sends nothing, or never completes its first message, does not block others and times out.
 #[test]
-fn a_slow_guest_delays_no_other() {
+fn slow_connections_do_not_delay_others() {
     let server = Server::http();
     let rule = rule(server.port, "");
     let scene = Setup::new(&[rule], &["a.example"]).start(&[server.port]);
@@ -166,7 +166,7 @@ fn a_slow_guest_delays_no_other() {
     let request = format!("GET / HTTP/1.1\r\nHost: a.example:{}\r\n\r\n", server.port);
     stream.write_all(request.as_bytes()).expect("it reads");
     assert!(read_head(&mut stream).starts_with("HTTP/1.1 200"));
-    // A minute is more than each is given, but for the head of a request that has begun.
+    // Longer than each timeout. The longest applies to the head of a request that has begun.
     for mut stream in slow {
         stream
             .set_read_timeout(Some(Duration::from_secs(90)))

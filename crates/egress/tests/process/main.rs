@@ -1,5 +1,5 @@
-//! The egress process between clients and servers of the tests, all on loopback addresses: what it lets through, and
-//! what a hostile guest or host makes of it. No sandbox is needed, and no other resolver is asked.
+//! Tests the egress process between test clients and test servers on loopback addresses: what it forwards, and how it
+//! withstands hostile guests and hosts. The tests need no sandbox and query no external resolver.
 #![allow(
     missing_docs,
     clippy::expect_used,
@@ -28,16 +28,16 @@ use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 
 use self::scene::{LONG, Setup};
 
-/// A program that embeds the supervisor may leave descriptors open for children of its own.
+/// A program that embeds the supervisor may leave descriptors open for its own children.
 #[test]
-fn the_process_keeps_no_descriptor_of_others() {
+fn inherited_descriptors_are_closed() {
     let (mut reader, writer) = std::io::pipe().expect("a pipe");
     fcntl(&writer, FcntlArg::F_SETFD(FdFlag::empty())).expect("it is open");
     let _scene = Setup::new(&[], &[]).start(&[]);
     drop(writer);
     let (ended, end) = mpsc::channel();
     thread::spawn(move || ended.send(reader.read_to_end(&mut Vec::new())));
-    // The end of the pipe, which comes when the last copy of the other side is closed.
+    // The reader gets EOF once the last copy of the write end is closed.
     let read = end.recv_timeout(LONG).expect("nothing holds it");
     assert_eq!(read.expect("it is a pipe"), 0);
 }

@@ -1,4 +1,4 @@
-//! The resolver of a guest.
+//! The DNS resolver of a guest.
 
 use std::net::{Ipv4Addr, Ipv6Addr, UdpSocket};
 
@@ -16,17 +16,17 @@ fn names_of_the_policy_have_made_up_addresses() {
     ];
     let scene = Setup::new(&rules, &[]).start(&[]);
     let address = |last| Answer::Addresses(vec![Ipv4Addr::new(127, 1, 0, last).into()]);
-    assert_eq!(scene.ask("a.example", RecordKind::A), address(2));
-    assert_eq!(scene.ask("x.b.example", RecordKind::A), address(3));
-    assert_eq!(scene.ask("A.EXAMPLE", RecordKind::A), address(2));
+    assert_eq!(scene.query("a.example", RecordKind::A), address(2));
+    assert_eq!(scene.query("x.b.example", RecordKind::A), address(3));
+    assert_eq!(scene.query("A.EXAMPLE", RecordKind::A), address(2));
     let none = Answer::Addresses(vec![]);
-    assert_eq!(scene.ask("a.example", RecordKind::Aaaa), none);
+    assert_eq!(scene.query("a.example", RecordKind::Aaaa), none);
     let local = Answer::Addresses(vec![Ipv4Addr::LOCALHOST.into()]);
-    assert_eq!(scene.ask("localhost", RecordKind::A), local);
+    assert_eq!(scene.query("localhost", RecordKind::A), local);
 }
 
 #[test]
-fn a_name_that_the_policy_does_not_have_never_leaves() {
+fn unknown_name_is_never_sent_to_a_resolver() {
     let resolver = Resolver::new(vec![vec![]], Answers::OverUdp);
     let mut setup = Setup::new(&[r#"{"host":"a.example"}"#.to_owned()], &[]);
     setup.servers = vec![resolver.address];
@@ -37,9 +37,9 @@ fn a_name_that_the_policy_does_not_have_never_leaves() {
         "example",
         "2130706433",
     ] {
-        assert_eq!(scene.ask(name, RecordKind::A), Answer::NoName, "{name}");
+        assert_eq!(scene.query(name, RecordKind::A), Answer::NoName, "{name}");
     }
-    // Not by the proxy either.
+    // The proxy does not resolve it either.
     for target in ["secret-data.evil.example:443", "x.a.example:443"] {
         let (head, _) = scene.tunnel(target);
         assert!(head.starts_with("HTTP/1.1 403"), "{head}");
@@ -56,8 +56,8 @@ fn a_name_that_the_policy_does_not_have_never_leaves() {
     assert_eq!(*resolver.questions.lock().expect("no panic"), [""; 0]);
 }
 
-/// What a guest gets from the server, which it knows as `a.example`.
-fn answer_of(scene: &Scene, server: &Server) -> String {
+/// Returns the server's response to a guest that connects to it as `a.example`.
+fn response_of(scene: &Scene, server: &Server) -> String {
     let mut stream = scene.connect("a.example", server.port);
     let request = format!(
         "GET / HTTP/1.1\r\nHost: a.example:{}\r\nConnection: close\r\n\r\n",
@@ -67,7 +67,7 @@ fn answer_of(scene: &Scene, server: &Server) -> String {
 }
 
 #[test]
-fn a_name_is_resolved_by_the_hosts_resolver() {
+fn allowed_name_is_resolved_by_the_hosts_resolver() {
     let server = Server::http();
     for answers in [Answers::OverUdp, Answers::OverTcp] {
         let resolver = Resolver::new(vec![vec![Ipv4Addr::LOCALHOST.into()]], answers);
@@ -75,7 +75,7 @@ fn a_name_is_resolved_by_the_hosts_resolver() {
         let mut setup = Setup::new(&[rule], &[]);
         setup.servers = vec![resolver.address];
         let scene = setup.start(&[server.port]);
-        let answer = answer_of(&scene, &server);
+        let answer = response_of(&scene, &server);
         assert!(answer.starts_with("HTTP/1.1 200"), "{answers:?} {answer}");
         let questions = resolver.questions.lock().expect("no panic").clone();
         assert!(
@@ -86,9 +86,9 @@ fn a_name_is_resolved_by_the_hosts_resolver() {
     }
 }
 
-/// Its resolver names more of them than are tried, before those that are reached.
+/// The resolver returns more IPv6 addresses than are tried, ahead of the one that is reachable.
 #[test]
-fn a_host_with_many_addresses_of_ipv6_is_reached_by_ipv4() {
+fn host_with_many_ipv6_addresses_is_reached_over_ipv4() {
     let server = Server::http();
     let mut addresses = vec![Ipv6Addr::LOCALHOST.into(); 9];
     addresses.push(Ipv4Addr::LOCALHOST.into());
@@ -96,12 +96,12 @@ fn a_host_with_many_addresses_of_ipv6_is_reached_by_ipv4() {
     let mut setup = Setup::new(&[rule(server.port, "")], &[]);
     setup.servers = vec![resolver.address];
     let scene = setup.start(&[server.port]);
-    let answer = answer_of(&scene, &server);
+    let answer = response_of(&scene, &server);
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
 }
 
 #[test]
-fn a_name_that_does_not_exist_is_said_to() {
+fn unresolved_name_is_reported() {
     let resolver = Resolver::new(vec![vec![]], Answers::OverUdp);
     let mut setup = Setup::new(&[r#"{"host":"a.example"}"#.to_owned()], &[]);
     setup.servers = vec![resolver.address];
@@ -114,7 +114,7 @@ fn a_name_that_does_not_exist_is_said_to() {
 }
 
 #[test]
-fn resolvers_that_say_nothing_are_told_from_a_host_that_does_not() {
+fn silent_resolvers_are_reported_as_a_resolver_failure() {
     let silent = [(); 3].map(|()| UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port"));
     let mut setup = Setup::new(&[r#"{"host":"a.example"}"#.to_owned()], &[]);
     let addresses = silent.iter().map(UdpSocket::local_addr);

@@ -1,4 +1,4 @@
-//! Clients that use a proxy, and a proxy on the way to the host.
+//! Guests that use the proxy, and an upstream proxy between the process and hosts.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, TcpStream};
@@ -25,7 +25,7 @@ fn echoes(stream: &mut TcpStream) {
 }
 
 #[test]
-fn connect_leads_to_the_host_that_it_names() {
+fn connect_opens_a_tunnel_to_the_named_host() {
     let server = Server::echo();
     let scene = Setup::new(&rules(server.port), &["db.example"]).start(&[]);
     for host in [
@@ -41,7 +41,7 @@ fn connect_leads_to_the_host_that_it_names() {
 }
 
 #[test]
-fn bytes_behind_connect_are_not_lost() {
+fn bytes_sent_with_connect_are_forwarded() {
     let server = Server::echo();
     let scene = Setup::new(&rules(server.port), &["db.example"]).start(&[]);
     let mut stream = scene.connect_proxy();
@@ -72,7 +72,7 @@ fn socks_name(name: &str, port: u16) -> Vec<u8> {
 }
 
 #[test]
-fn socks_leads_to_names_and_addresses() {
+fn socks_connects_to_names_and_addresses() {
     let server = Server::echo();
     let scene = Setup::new(&rules(server.port), &["db.example"]).start(&[]);
     let address = [&[5, 1, 0, 1, 127, 0, 0, 1], &server.port.to_be_bytes()[..]].concat();
@@ -94,8 +94,8 @@ fn socks_leads_to_names_and_addresses() {
 }
 
 #[test]
-fn the_longest_name_may_come_in_two_pieces() {
-    // The longest that a host has.
+fn longest_socks_name_may_arrive_in_two_segments() {
+    // The longest valid host name.
     let name = [
         "a".repeat(63),
         "b".repeat(63),
@@ -115,7 +115,7 @@ fn the_longest_name_may_come_in_two_pieces() {
     stream.write_all(&[5, 1, 0]).expect("it reads");
     stream.read_exact(&mut [0; 2]).expect("it answers");
     stream.write_all(first).expect("it reads");
-    // Nothing shows that the process has read it.
+    // Nothing indicates that the process has read the first segment.
     std::thread::sleep(Duration::from_millis(200));
     stream.write_all(last).expect("it reads");
     let mut answer = [0; 10];
@@ -125,7 +125,7 @@ fn the_longest_name_may_come_in_two_pieces() {
 }
 
 #[test]
-fn what_is_no_proxy_request_is_noted() {
+fn malformed_proxy_request_is_reported() {
     let scene = Setup::new(&[], &[]).start(&[]);
     for request in ["\x00\x01\x02", "GET / HTTP/1.1\r\nHost: a.example\r\n\r\n"] {
         _ = exchange(&mut scene.connect_proxy(), request).len();
@@ -133,7 +133,7 @@ fn what_is_no_proxy_request_is_noted() {
     }
 }
 
-/// A proxy that leads everything to one port, and tells what it was asked.
+/// Starts a proxy that connects every request to one port and records the request heads.
 fn proxy_to(port: u16) -> Server {
     Server::new(move |mut stream, own| {
         let head = read_head(&mut stream);
@@ -158,7 +158,7 @@ fn proxy_to(port: u16) -> Server {
 }
 
 #[test]
-fn what_is_not_private_goes_through_the_policys_proxy() {
+fn public_hosts_are_reached_through_the_policys_proxy() {
     let server = Server::http();
     let upstream = proxy_to(server.port);
     let rules = [
@@ -166,7 +166,7 @@ fn what_is_not_private_goes_through_the_policys_proxy() {
         r#"{"host":"refused.example","raw":true}"#.to_owned(),
         r#"{"host":"raw.example","raw":true}"#.to_owned(),
     ];
-    // No name is resolved here: there is no resolver.
+    // The process must not resolve any name: there is no resolver.
     let mut setup = Setup::new(&rules, &[]);
     setup.proxy = Some(Proxy {
         host: "127.0.0.1".parse().expect("an address"),
@@ -201,14 +201,14 @@ fn what_is_not_private_goes_through_the_policys_proxy() {
         .take(2)
         .all(|head| head.to_lowercase().contains(authorized));
     assert!(all, "{heads:?}");
-    // Its address is not the host's.
+    // The proxy's address is not reported as the host's.
     let report = scene.await_report(|report| report.count >= 3);
     let addresses: Vec<Option<IpAddr>> = report.connections.iter().map(|it| it.address).collect();
     assert!(addresses.iter().all(Option::is_none), "{addresses:?}");
 }
 
 #[test]
-fn a_proxy_that_says_nothing_is_the_proxys_failure() {
+fn silent_proxy_is_reported_as_a_proxy_failure() {
     let silent = Server::new(|mut stream, _| _ = stream.read_to_end(&mut Vec::new()));
     let rules = [r#"{"host":"raw.example","raw":true}"#.to_owned()];
     let mut setup = Setup::new(&rules, &[]);

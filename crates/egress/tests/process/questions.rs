@@ -1,4 +1,4 @@
-//! Connections on which the caller decides.
+//! Connections that the caller must approve.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, TcpStream};
@@ -23,7 +23,7 @@ fn works(stream: &mut TcpStream) -> bool {
 }
 
 #[test]
-fn a_connection_waits_for_a_decision() {
+fn connection_waits_for_a_decision() {
     let (server, scene) = scene();
     let mut allowed = scene.connect("a.example", server.port);
     let first = scene.question();
@@ -32,7 +32,7 @@ fn a_connection_waits_for_a_decision() {
         ("a.example", server.port)
     );
     assert_eq!(first.addresses, [IpAddr::V4(Ipv4Addr::LOCALHOST)]);
-    // No host hears of a connection that is not decided.
+    // Nothing is sent to the host before the decision.
     assert_eq!(server.count(), 0);
     let mut refused = scene.connect("a.example", server.port);
     let second = scene.question();
@@ -45,9 +45,9 @@ fn a_connection_waits_for_a_decision() {
 }
 
 #[test]
-fn without_a_decision_there_is_no_connection() {
+fn connection_without_a_decision_is_refused() {
     let (server, scene) = scene();
-    // The caller fails, and the caller never answers.
+    // One caller fails to decide, another never answers.
     let mut failed = scene.connect("a.example", server.port);
     scene.decide(scene.question().question, None);
     assert_eq!(read_all(&mut failed), [0; 0]);
@@ -58,10 +58,10 @@ fn without_a_decision_there_is_no_connection() {
         it.verdict == Verdict::Refused(Refusal::Undecided) && it.count == 2
     };
     scene.await_report(|report| report.connections.iter().any(is_undecided));
-    // Answers that come too late, and to nothing, change nothing.
+    // Late and unknown decisions are ignored.
     scene.decide(question, Some(true));
     scene.decide(u64::MAX, Some(true));
-    // One that the rules refuse is not asked about.
+    // The caller is not asked about a connection that the rules refuse.
     let (head, _) = scene.tunnel("other.example:443");
     assert!(head.starts_with("HTTP/1.1 403"), "{head}");
     assert_eq!(server.count(), 0);

@@ -1,4 +1,4 @@
-//! Connections that carry any bytes.
+//! Raw connections, which may carry any bytes.
 
 use std::io::{Read, Write};
 use std::net::Shutdown;
@@ -15,7 +15,7 @@ fn rule(port: u16) -> String {
 }
 
 #[test]
-fn bytes_cross_unchanged_both_ways() {
+fn bytes_are_relayed_unchanged_in_both_directions() {
     let server = Server::echo();
     let scene = Setup::new(&[rule(server.port)], &["db.example"]).start(&[server.port]);
     let mut stream = scene.connect("db.example", server.port);
@@ -24,7 +24,7 @@ fn bytes_cross_unchanged_both_ways() {
     let expected = sent.clone();
     let write = std::thread::spawn(move || {
         writer.write_all(&sent).expect("it reads");
-        // The end crosses too, and what is under way the other way still arrives.
+        // EOF is forwarded too, and bytes in the other direction still arrive.
         writer.shutdown(Shutdown::Write).expect("it is open");
     });
     let received = read_all(&mut stream);
@@ -44,7 +44,7 @@ fn bytes_cross_unchanged_both_ways() {
 }
 
 #[test]
-fn a_server_may_speak_first() {
+fn server_may_send_first() {
     let server = Server::new(|mut stream, _| {
         stream.write_all(b"220 ready\r\n").expect("it reads");
         _ = stream.read(&mut [0; 16]);
@@ -57,8 +57,8 @@ fn a_server_may_speak_first() {
 }
 
 #[test]
-fn a_host_that_does_not_listen_is_said_to() {
-    // Bound, and never listening.
+fn host_that_does_not_listen_is_unreachable() {
+    // Bound, but not listening.
     let (family, kind) = (AddressFamily::Inet, SockType::Stream);
     let silent = socket(family, kind, SockFlag::SOCK_CLOEXEC, None).expect("a socket");
     bind(silent.as_raw_fd(), &SockaddrIn::new(127, 0, 0, 1, 0)).expect("a port");
@@ -71,7 +71,7 @@ fn a_host_that_does_not_listen_is_said_to() {
 }
 
 #[test]
-fn the_end_of_a_worker_ends_its_connections() {
+fn closing_the_link_ends_the_workers_connections() {
     let server = Server::echo();
     let mut scene = Setup::new(&[rule(server.port)], &["db.example"]).start(&[server.port]);
     let mut stream = scene.connect("db.example", server.port);
@@ -82,7 +82,7 @@ fn the_end_of_a_worker_ends_its_connections() {
 }
 
 #[test]
-fn the_end_of_the_supervisor_ends_the_process() {
+fn process_ends_with_its_supervisor() {
     let scene = Setup::new(&[], &[]).start(&[]);
     assert!(scene.end().success());
 }

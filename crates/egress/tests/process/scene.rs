@@ -1,4 +1,4 @@
-//! Starts the process as a supervisor does, and speaks to it as a guest does.
+//! Starts the egress process like a supervisor, and connects to it like a guest.
 
 use std::io::{Read, Write};
 use std::net::{
@@ -19,19 +19,19 @@ use sandfork_egress::refusal::Verdict;
 use sandfork_egress::rules::{Rule, Rules};
 use sandfork_jail::control::{MAX_MESSAGE, recv_message, send_message};
 
-/// Longer than anything takes that should come about.
+/// Longer than any expected event takes.
 pub const LONG: Duration = Duration::from_secs(60);
 
-/// Lets every system call through: the real filter is that of the supervisor.
+/// A seccomp filter that allows every system call. The supervisor supplies the real one.
 const NO_FILTER: (u16, u8, u8, u32) = (0x06, 0, 0, 0x7fff_0000);
 
-/// A rule for a server of the test, as JSON, with further keys after a comma.
+/// A rule for a test server as JSON. `rest` holds further keys after a comma.
 pub fn rule(port: u16, rest: &str) -> String {
     format!(r#"{{"host":"a.example","ports":[{port}],"private":true{rest}}}"#)
 }
 
-/// Entries of which the first keeps the credential of the second off `/echo/`.
-pub fn rules_of_echo(port: u16) -> [String; 2] {
+/// Entries of which the first withholds the credential of the second from `/echo/`.
+pub fn echo_rules(port: u16) -> [String; 2] {
     [
         rule(port, r#","paths":["/echo/*"]"#),
         rule(
@@ -41,8 +41,8 @@ pub fn rules_of_echo(port: u16) -> [String; 2] {
     ]
 }
 
-/// What some server reads as `/echo/h`.
-pub const SPELLINGS_OF_ECHO: [&str; 13] = [
+/// Paths that some server reads as `/echo/h`.
+pub const ECHO_SPELLINGS: [&str; 13] = [
     "/./echo/h",
     "/x/../echo/h",
     "/x/..;/echo/h",
@@ -58,7 +58,7 @@ pub const SPELLINGS_OF_ECHO: [&str; 13] = [
     "/echo%20/h",
 ];
 
-/// What a test sets up.
+/// The configuration of a test.
 pub struct Setup {
     pub rules: Vec<String>,
     pub hosts: Vec<(String, IpAddr)>,
@@ -72,7 +72,7 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// Rules as JSON, and names that all lead to 127.0.0.1.
+    /// Creates a configuration with rules as JSON, and names that all resolve to 127.0.0.1.
     pub fn new(rules: &[String], names: &[&str]) -> Self {
         let local = |name: &&str| ((*name).to_owned(), IpAddr::from(Ipv4Addr::LOCALHOST));
         Self {
@@ -134,7 +134,7 @@ impl Setup {
 
 const UNSET: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
-/// A process with one worker.
+/// A running process with one worker.
 pub struct Scene {
     child: Child,
     control: Option<OwnedFd>,
@@ -172,7 +172,8 @@ fn v4(address: SocketAddr) -> SocketAddrV4 {
 impl Scene {
     fn add_worker(&mut self, ports: &[u16]) {
         let (link, theirs) = pair();
-        // The host's own loopback network stands for the guest's. Names are those of the exact rules, in order.
+        // The host's loopback network stands in for the guest's. Ports are served at the addresses of exact names, in
+        // order.
         let any = (Ipv4Addr::new(127, 1, 0, 1), 0);
         let names = UdpSocket::bind(any).expect("a port");
         let proxy = TcpListener::bind(any).expect("a port");
@@ -205,7 +206,7 @@ impl Scene {
         self.link = Some(link);
     }
 
-    /// What happened since the last report.
+    /// Requests a report.
     pub fn report(&self) -> Report {
         let link = self.link.as_ref().expect("it is open").as_fd();
         send_message(link, &ToNetwork::Report, &[]).expect("it listens");
@@ -216,7 +217,7 @@ impl Scene {
         }
     }
 
-    /// What the process asks next.
+    /// Waits for the next question.
     pub fn question(&self) -> Question {
         let link = self.link.as_ref().expect("it is open").as_fd();
         match receive(link).expect("a question") {
@@ -232,7 +233,7 @@ impl Scene {
         send_message(link, &decided, &[]).expect("it listens");
     }
 
-    /// Reports until one has what is looked for: an end is seen a little later than it is caused.
+    /// Requests reports until their sum satisfies the predicate: the end of a connection is reported with a delay.
     pub fn await_report(&self, wanted: impl Fn(&Report) -> bool) -> Report {
         let mut all = Report::default();
         for _ in 0..1200 {
@@ -247,16 +248,16 @@ impl Scene {
             }
             std::thread::sleep(Duration::from_millis(50));
         }
-        panic!("not what was wanted: {all:?}");
+        panic!("the expected report did not arrive: {all:?}");
     }
 
-    /// Waits for this verdict.
+    /// Waits until a report contains this verdict.
     pub fn await_verdict(&self, verdict: Verdict) -> Report {
         self.await_report(|report| report.connections.iter().any(|it| it.verdict == verdict))
     }
 
-    /// Asks the guest's resolver.
-    pub fn ask(&self, name: &str, kind: RecordKind) -> Answer {
+    /// Queries the guest's resolver.
+    pub fn query(&self, name: &str, kind: RecordKind) -> Answer {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
         socket.set_read_timeout(Some(LONG)).expect("a time");
         let question = question(7, name, kind).expect("a name");
@@ -268,13 +269,13 @@ impl Scene {
 
     /// The made-up address of a name.
     pub fn address_of(&self, name: &str) -> IpAddr {
-        match self.ask(name, RecordKind::A) {
+        match self.query(name, RecordKind::A) {
             Answer::Addresses(addresses) => addresses[0],
             other => panic!("{other:?}"),
         }
     }
 
-    /// Connects as a guest that knows nothing of proxies.
+    /// Connects like a guest that is not aware of proxies.
     pub fn connect(&self, name: &str, port: u16) -> TcpStream {
         connect((self.address_of(name), port))
     }
@@ -284,7 +285,7 @@ impl Scene {
         connect(self.proxy)
     }
 
-    /// Asks the proxy for a tunnel. Returns the head of the answer and the stream.
+    /// Opens a tunnel through the proxy. Returns the response head and the stream.
     pub fn tunnel(&self, target: &str) -> (String, TcpStream) {
         let mut stream = self.connect_proxy();
         let request = format!("CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n\r\n");
@@ -293,7 +294,7 @@ impl Scene {
         (head, stream)
     }
 
-    /// The process's exit, after its supervisor is gone.
+    /// Closes the control socket and waits for the process to exit.
     pub fn end(mut self) -> std::process::ExitStatus {
         self.control = None;
         self.child.wait().expect("it is our child")
@@ -306,7 +307,7 @@ pub fn connect(to: impl ToSocketAddrs) -> TcpStream {
     stream
 }
 
-/// The head of a message of HTTP, to the empty line.
+/// Reads the head of an HTTP message, up to the empty line.
 pub fn read_head(stream: &mut impl Read) -> String {
     let mut head = Vec::new();
     let mut byte = [0];
@@ -319,14 +320,14 @@ pub fn read_head(stream: &mut impl Read) -> String {
     String::from_utf8(head).expect("text")
 }
 
-/// Everything to the end, which may be a reset.
+/// Reads until EOF or a reset.
 pub fn read_all(stream: &mut impl Read) -> Vec<u8> {
     let mut all = Vec::new();
     _ = stream.read_to_end(&mut all);
     all
 }
 
-/// Sends a request and reads the answer to the end of the connection.
+/// Sends a request and reads the response until the connection ends.
 pub fn exchange(stream: &mut (impl Read + Write), request: &str) -> String {
     stream.write_all(request.as_bytes()).expect("it reads");
     String::from_utf8_lossy(&read_all(stream)).into_owned()

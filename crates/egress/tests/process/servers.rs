@@ -1,4 +1,4 @@
-//! Servers of the tests, each in threads of its own. They end with the test program.
+//! Test servers, each with its own threads, which end with the test program.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -8,17 +8,17 @@ use std::thread;
 
 use crate::scene::read_head;
 
-/// A server, and how many connections it has had.
+/// A server that counts its connections.
 #[derive(Clone)]
 pub struct Server {
     pub port: u16,
     pub connections: Arc<AtomicUsize>,
-    /// The heads of the requests that it has had.
+    /// The heads of the requests received.
     pub heads: Arc<Mutex<Vec<String>>>,
 }
 
 impl Server {
-    /// Serves each connection by this.
+    /// Starts a server that handles each connection with `serve`.
     pub fn new(serve: impl Fn(TcpStream, &Server) + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
         let server = Self {
@@ -37,7 +37,7 @@ impl Server {
         server
     }
 
-    /// Sends back what it gets.
+    /// Starts a server that echoes bytes.
     pub fn echo() -> Self {
         Self::new(|mut stream, _| {
             let mut buffer = [0; 4096];
@@ -49,7 +49,7 @@ impl Server {
         })
     }
 
-    /// Switches to WebSockets where it is asked to, says a word, and sends back what it gets.
+    /// Starts a server that upgrades to WebSocket on request, then sends a greeting and echoes bytes.
     pub fn websocket() -> Self {
         Self::new(|mut stream, own| {
             let head = read_head(&mut stream);
@@ -70,12 +70,12 @@ impl Server {
         })
     }
 
-    /// Answers requests without a body.
+    /// Starts an HTTP server for requests without a body.
     pub fn http() -> Self {
         Self::new(|mut stream, own| own.answer_requests(&mut stream))
     }
 
-    /// Answers each request by its own head, until the client is gone.
+    /// Responds to each request with its own head, until the client disconnects.
     pub fn answer_requests(&self, stream: &mut (impl Read + Write)) {
         loop {
             let head = read_head(stream);
@@ -103,13 +103,13 @@ impl Server {
     }
 }
 
-/// A resolver that answers every question for addresses with these, in turns, and counts the questions.
+/// A resolver that answers queries with these addresses in turn, and records the queries.
 pub struct Resolver {
     pub address: SocketAddr,
     pub questions: Arc<Mutex<Vec<String>>>,
 }
 
-/// Sockets of both protocols. A port that is free of one may be taken of the other, by another test.
+/// Binds a UDP and a TCP socket to the same port. A port that is free for UDP may be used for TCP by another test.
 fn on_one_port() -> (UdpSocket, TcpListener, SocketAddr) {
     let pair = || {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
@@ -120,11 +120,11 @@ fn on_one_port() -> (UdpSocket, TcpListener, SocketAddr) {
     (0..100).find_map(|_| pair()).expect("the same port")
 }
 
-/// How a resolver answers.
+/// The transport of a resolver's replies.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Answers {
     OverUdp,
-    /// The answer over UDP is cut off.
+    /// The reply over UDP is truncated.
     OverTcp,
 }
 
@@ -140,7 +140,7 @@ impl Resolver {
                 let question = &buffer[..length];
                 asked.lock().expect("no panic").push(shown(question));
                 let mut answer = response(question, &turns[turn % turns.len()]);
-                // Each turn is a question for IPv4: the one for IPv6 comes with it.
+                // Advance once per pair of queries: the query for IPv6 accompanies the one for IPv4.
                 turn += usize::from(kind_of(question) == 1);
                 if answers == Answers::OverTcp {
                     answer = question.to_vec();
@@ -173,7 +173,7 @@ fn kind_of(question: &[u8]) -> u16 {
     u16::from_be_bytes([*high, *low])
 }
 
-/// The name of a question, with spaces for the lengths of its labels.
+/// Formats the queried name, with spaces in place of the label lengths.
 fn shown(question: &[u8]) -> String {
     let name = &question[12..question.len() - 5];
     let plain = |byte: &u8| {

@@ -1,4 +1,4 @@
-//! TLS: carried as it is where only the host is allowed, ended here where requests are.
+//! TLS: relayed unchanged where a rule allows a host, terminated where it restricts requests.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -25,10 +25,10 @@ fn provider() -> Provider {
     Arc::new(rustls::crypto::ring::default_provider())
 }
 
-/// An authority of the tests, and servers that it certifies.
+/// A test CA, and the servers that it certifies.
 pub struct Hosts {
     issuer: Issuer<'static, KeyPair>,
-    /// Its certificate, in a file.
+    /// The file with the CA certificate.
     file: PathBuf,
 }
 
@@ -47,7 +47,7 @@ impl Hosts {
         Self { issuer, file }
     }
 
-    /// A server of HTTP/1.1 over TLS with a certificate for this name.
+    /// Starts an HTTP/1.1 server over TLS with a certificate for this name.
     pub fn serve(&self, name: &str) -> Server {
         Self::serve_with(self.certify(name, &[b"http/1.1"]))
     }
@@ -59,12 +59,12 @@ impl Hosts {
         })
     }
 
-    /// The file with its certificate.
+    /// Returns the file with the CA certificate.
     pub fn file(&self) -> PathBuf {
         self.file.clone()
     }
 
-    /// What a server for this name needs that speaks these protocols.
+    /// Returns the configuration of a server with a certificate for this name and these ALPN protocols.
     pub fn certify(&self, name: &str, protocols: &[&[u8]]) -> Arc<ServerConfig> {
         let key = KeyPair::generate().expect("a key");
         let params = CertificateParams::new([name.to_owned()]).expect("a name");
@@ -72,7 +72,7 @@ impl Hosts {
         Self::present(&certificate, &key, protocols)
     }
 
-    /// What a server for this name needs whose own certificate is that of an authority.
+    /// Returns the configuration of a server whose certificate is a CA certificate.
     fn certify_as_authority(name: &str) -> Arc<ServerConfig> {
         let key = KeyPair::generate().expect("a key");
         let mut params = CertificateParams::new([name.to_owned()]).expect("a name");
@@ -106,7 +106,7 @@ impl Drop for Hosts {
     }
 }
 
-/// A client that trusts these certificates and names this host.
+/// Starts TLS as a client that trusts these certificates and names this host.
 pub fn client(
     trusted: &str,
     name: &str,
@@ -117,7 +117,7 @@ pub fn client(
     StreamOwned::new(connection, stream)
 }
 
-/// What a client needs that trusts these certificates and offers these protocols.
+/// Returns the configuration of a client that trusts these certificates and offers these ALPN protocols.
 pub fn trusting(trusted: &str, protocols: &[&[u8]]) -> Arc<ClientConfig> {
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(trusted.as_bytes()) {
@@ -145,12 +145,12 @@ pub fn scene(hosts: &Hosts, server: &Server, rest: &str) -> Scene {
 }
 
 #[test]
-fn a_host_without_conditions_sees_the_guests_own_tls() {
+fn host_without_restrictions_gets_the_guests_own_tls() {
     let hosts = Hosts::new("own");
     let server = hosts.serve("a.example");
     let scene = scene(&hosts, &server, "");
     let trusted = fs::read_to_string(&hosts.file).expect("it is there");
-    // Transparently, and through the proxy.
+    // Through the made-up address, and through the proxy.
     let (head, tunnel) = scene.tunnel(&format!("a.example:{}", server.port));
     assert!(head.starts_with("HTTP/1.1 200"), "{head}");
     for stream in [scene.connect("a.example", server.port), tunnel] {
@@ -161,7 +161,7 @@ fn a_host_without_conditions_sees_the_guests_own_tls() {
 }
 
 #[test]
-fn tls_must_name_the_host_of_the_connection() {
+fn tls_server_name_must_match_the_connection() {
     let hosts = Hosts::new("sni");
     let server = hosts.serve("other.example");
     let trusted = fs::read_to_string(&hosts.file).expect("it is there");
@@ -176,7 +176,7 @@ fn tls_must_name_the_host_of_the_connection() {
                 .expect_err("no host");
             assert!(error.to_string().contains("UnrecognisedName"), "{error}");
         }
-        // An address in place of a name: TLS then names none.
+        // With an address in place of a name, TLS sends no server name.
         let stream = scene.connect("a.example", server.port);
         let mut stream = client(&trusted, "127.0.0.1", stream);
         assert!(
@@ -187,12 +187,12 @@ fn tls_must_name_the_host_of_the_connection() {
         );
         scene.await_verdict(Verdict::Refused(Refusal::Name));
     }
-    // Connections for `CONNECT` were made before the guest said a word.
+    // Connections for `CONNECT` are opened before the guest sends its first bytes, but carry no request.
     assert_eq!(server.heads(), [""; 0]);
 }
 
 #[test]
-fn a_credential_takes_the_place_of_the_guests() {
+fn credential_replaces_the_guests_own() {
     let hosts = Hosts::new("credential");
     let server = hosts.serve("a.example");
     let rest =
@@ -227,7 +227,7 @@ fn a_credential_takes_the_place_of_the_guests() {
 }
 
 #[test]
-fn a_credential_is_not_sent_to_a_host_that_is_not_trusted() {
+fn credential_is_not_sent_to_an_untrusted_host() {
     let (hosts, others) = (Hosts::new("trusted"), Hosts::new("others"));
     let wrong_name = hosts.serve("b.example");
     let wrong_authority = others.serve("a.example");
@@ -250,7 +250,7 @@ fn a_credential_is_not_sent_to_a_host_that_is_not_trusted() {
 }
 
 #[test]
-fn a_credential_does_not_cross_a_network_in_the_clear() {
+fn credential_is_not_sent_in_cleartext() {
     let rule = r#"{"host":"a.example","credential":{"header":"X-Key","value":"ours"}}"#;
     let scene = Setup::new(&[rule.to_owned()], &["a.example"]).start(&[]);
     let mut stream = scene.connect_proxy();
@@ -262,7 +262,7 @@ fn a_credential_does_not_cross_a_network_in_the_clear() {
 }
 
 #[test]
-fn a_later_process_is_the_same_authority() {
+fn later_process_restores_the_authority() {
     let hosts = Hosts::new("later");
     let server = hosts.serve("a.example");
     let first = scene(&hosts, &server, r#","methods":["GET"]"#);
@@ -282,9 +282,9 @@ fn a_later_process_is_the_same_authority() {
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
 }
 
-/// Where TLS is expected, a client that breaks off in the middle, or hides the name, gets no connection.
+/// Where TLS is expected, malformed or truncated bytes are answered with an alert and never reach the host.
 #[test]
-fn a_hello_that_is_no_hello_reaches_no_host() {
+fn malformed_hello_is_not_forwarded() {
     let hosts = Hosts::new("hello");
     let server = hosts.serve("a.example");
     let scene = scene(&hosts, &server, "");

@@ -1,4 +1,4 @@
-//! Bodies on their way from one connection to the other.
+//! Request and response bodies, as they are forwarded between two connections.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -10,39 +10,40 @@ use hyper::body::{Body, Frame, Incoming, SizeHint};
 use super::super::network::Network;
 use super::upstreams::Lease;
 
-/// The body of a guest's request, without its trailers: a server may take them for headers, which were not judged.
-pub type FromGuest = Passing<Counted>;
+/// The body of a guest's request without its trailers, because a server may treat trailers as headers, and trailers are
+/// not checked.
+pub type FromGuest = FilteredBody<Counted>;
 
-/// The body of a host's response. Its end gives the connection back.
-pub type FromHost = Passing<Lease>;
+/// The body of a host's response. Its end returns the connection to the pool.
+pub type FromHost = FilteredBody<Lease>;
 
 type Part = hyper::Result<Frame<Bytes>>;
 
-/// A body of which each part passes a filter.
-pub struct Passing<F> {
+/// A body whose frames filter_frame through a filter.
+pub struct FilteredBody<F> {
     body: Incoming,
     filter: F,
 }
 
-impl<F> Passing<F> {
+impl<F> FilteredBody<F> {
     pub fn new(body: Incoming, filter: F) -> Self {
         Self { body, filter }
     }
 }
 
-/// Sees each part of a body.
+/// Filters the frames of a body.
 pub trait Filter {
-    /// What goes on of a part. Nothing ends the body.
-    fn pass(&self, part: Part) -> Option<Part>;
+    /// Returns the frame to forward. `None` ends the body.
+    fn filter_frame(&self, part: Part) -> Option<Part>;
 }
 
-impl<F: Filter + Unpin> Body for Passing<F> {
+impl<F: Filter + Unpin> Body for FilteredBody<F> {
     type Data = Bytes;
     type Error = hyper::Error;
 
     fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Part>> {
         let part = ready!(Pin::new(&mut self.body).poll_frame(context));
-        Poll::Ready(part.and_then(|part| self.filter.pass(part)))
+        Poll::Ready(part.and_then(|part| self.filter.filter_frame(part)))
     }
 
     fn is_end_stream(&self) -> bool {
@@ -54,24 +55,26 @@ impl<F: Filter + Unpin> Body for Passing<F> {
     }
 }
 
-/// The network whose pace of HTTP/2 a body does not count against, because the limit of bytes holds for it.
+/// The filter of request bodies. Over HTTP/2 it refunds the bytes of a body to the rate limit of the network, because
+/// the
+/// byte quota already covers them.
 pub struct Counted(pub Option<Arc<Network>>);
 
 impl Filter for Counted {
-    fn pass(&self, part: Part) -> Option<Part> {
+    fn filter_frame(&self, part: Part) -> Option<Part> {
         let Ok(frame) = part else {
             return Some(part);
         };
         let data = frame.into_data().ok()?;
         if let Some(network) = &self.0 {
-            network.overhead.give_back(data.len());
+            network.overhead.refund(data.len());
         }
         Some(Ok(Frame::data(data)))
     }
 }
 
 impl Filter for Lease {
-    fn pass(&self, part: Part) -> Option<Part> {
+    fn filter_frame(&self, part: Part) -> Option<Part> {
         if part.is_err() {
             self.note_end_of_bytes();
         }

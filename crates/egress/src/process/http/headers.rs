@@ -1,4 +1,4 @@
-//! Which headers cross from one connection to the other (RFC 9110, 7.6.1).
+//! Decides which headers are forwarded between two connections (RFC 9110, 7.6.1).
 
 use hyper::header::{
     CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, HOST, HeaderMap, HeaderName, HeaderValue,
@@ -9,8 +9,8 @@ use hyper::{StatusCode, Version};
 
 use crate::rules::Credential;
 
-/// Headers that end with the connection that they came on.
-const OF_CONNECTION: [HeaderName; 9] = [
+/// Hop-by-hop headers, which are not forwarded.
+const HOP_BY_HOP: [HeaderName; 9] = [
     CONNECTION,
     HeaderName::from_static("keep-alive"),
     HeaderName::from_static("proxy-connection"),
@@ -22,8 +22,8 @@ const OF_CONNECTION: [HeaderName; 9] = [
     UPGRADE,
 ];
 
-/// Headers by which some servers take another method or path than the request line's, which was judged.
-const OF_ANOTHER_REQUEST: [&str; 5] = [
+/// Headers by which some servers override the method or path of the request line, which are the ones that were checked.
+const OVERRIDES: [&str; 5] = [
     "x-http-method",
     "x-http-method-override",
     "x-method-override",
@@ -31,8 +31,8 @@ const OF_ANOTHER_REQUEST: [&str; 5] = [
     "x-rewrite-url",
 ];
 
-/// Removes a header, also where its name has `_` for `-`: some servers make no difference.
-fn remove_alike(headers: &mut HeaderMap, name: &str) {
+/// Removes a header, including spellings of its name with `_` for `-`, which some servers treat alike.
+fn remove_variants(headers: &mut HeaderMap, name: &str) {
     let plain = |name: &str| name.replace('_', "-");
     let alike: Vec<HeaderName> = headers
         .keys()
@@ -44,8 +44,8 @@ fn remove_alike(headers: &mut HeaderMap, name: &str) {
     }
 }
 
-/// Removes what belongs to the connection, and what its `Connection` headers name.
-fn remove_those_of_connection(headers: &mut HeaderMap) {
+/// Removes the hop-by-hop headers, including those that `Connection` lists.
+fn remove_hop_by_hop(headers: &mut HeaderMap) {
     let named: Vec<HeaderName> = headers
         .get_all(CONNECTION)
         .iter()
@@ -53,14 +53,14 @@ fn remove_those_of_connection(headers: &mut HeaderMap) {
         .flat_map(|value| value.split(','))
         .filter_map(|name| name.trim().parse().ok())
         .collect();
-    for name in named.iter().chain(&OF_CONNECTION) {
+    for name in named.iter().chain(&HOP_BY_HOP) {
         headers.remove(name);
     }
 }
 
-/// The other protocol that a request asks to switch to, if it is one that a guest may use. With any other, HTTP/2
-/// foremost, later requests would not be seen.
-pub fn switch(parts: &Parts) -> Option<HeaderValue> {
+/// Returns the protocol that a request asks to upgrade to, if a guest may use it. With any other protocol, above all
+/// HTTP/2, the requests after the upgrade would bypass the checks.
+pub fn requested_upgrade(parts: &Parts) -> Option<HeaderValue> {
     let mut protocols = parts.headers.get_all(UPGRADE).iter();
     let protocol = protocols.next().filter(|_| protocols.next().is_none())?;
     let is_websocket = protocol.as_bytes().eq_ignore_ascii_case(b"websocket");
@@ -72,28 +72,29 @@ pub fn switch(parts: &Parts) -> Option<HeaderValue> {
     (is_websocket && asks && parts.version == Version::HTTP_11).then(|| protocol.clone())
 }
 
-/// Turns a guest's headers into those of the request to the host: with the credential in place of what the guest has under
-/// its name, and none of the connection or of a request that was not judged. The body brings its length by itself, and the
-/// connection to the host the host's name.
-pub fn of_request(
+/// Turns a guest's headers into those of the request to the host. The credential replaces the guest's header of that
+/// name; hop-by-hop headers and overrides are removed. `Content-Length` and `Host` are removed too: the body supplies
+/// its
+/// own length, and the connection to the host supplies the host name.
+pub fn prepare_request(
     parts: &mut Parts,
     credential: Option<(HeaderName, HeaderValue)>,
     switch: Option<HeaderValue>,
 ) {
     let headers = &mut parts.headers;
     let is_http2 = parts.version == Version::HTTP_2;
-    // gRPC asks for them so.
+    // gRPC requires `TE: trailers`.
     let trailers = headers.get(TE).cloned().filter(|it| it == "trailers");
-    remove_those_of_connection(headers);
+    remove_hop_by_hop(headers);
     for name in [HOST, CONTENT_LENGTH, EXPECT] {
         headers.remove(name);
     }
-    for name in OF_ANOTHER_REQUEST {
-        remove_alike(headers, name);
+    for name in OVERRIDES {
+        remove_variants(headers, name);
     }
     join_cookies(headers);
     if let Some((name, value)) = credential {
-        remove_alike(headers, name.as_str());
+        remove_variants(headers, name.as_str());
         headers.insert(name, value);
     }
     if let Some(trailers) = trailers.filter(|_| is_http2) {
@@ -105,7 +106,7 @@ pub fn of_request(
     }
 }
 
-/// Makes one header of the several that HTTP/2 may send cookies in (RFC 9113, 8.2.3).
+/// Joins the `Cookie` headers, which HTTP/2 may split (RFC 9113, 8.2.3).
 fn join_cookies(headers: &mut HeaderMap) {
     let cookies: Vec<&[u8]> = headers.get_all(COOKIE).iter().map(AsRef::as_ref).collect();
     if cookies.len() > 1
@@ -115,8 +116,9 @@ fn join_cookies(headers: &mut HeaderMap) {
     }
 }
 
-/// The header of a credential. `None` if it cannot be one, which the rules exclude. Its value is kept out of logs.
-pub fn of_credential(credential: &Credential) -> Option<(HeaderName, HeaderValue)> {
+/// Returns the header of a credential, marked as sensitive. `None` if it is not a valid header, which the rules
+/// exclude.
+pub fn credential_header(credential: &Credential) -> Option<(HeaderName, HeaderValue)> {
     let name = credential.header.parse().ok()?;
     let mut value = HeaderValue::from_str(&credential.value).ok()?;
     value.set_sensitive(true);
@@ -124,13 +126,13 @@ pub fn of_credential(credential: &Credential) -> Option<(HeaderName, HeaderValue
 }
 
 /// Turns a host's headers into those of the response to the guest.
-pub fn of_response(headers: &mut HeaderMap, status: StatusCode) {
-    // The body was read by one of the two, and the guest must not read it by the other.
+pub fn prepare_response(headers: &mut HeaderMap, status: StatusCode) {
+    // The body was framed by `Transfer-Encoding`; the guest must not frame it by `Content-Length`.
     if headers.contains_key(TRANSFER_ENCODING) {
         headers.remove(CONTENT_LENGTH);
     }
     let protocol = headers.get(UPGRADE).cloned();
-    remove_those_of_connection(headers);
+    remove_hop_by_hop(headers);
     if status == StatusCode::SWITCHING_PROTOCOLS {
         headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
         if let Some(protocol) = protocol {
@@ -154,17 +156,17 @@ mod tests {
         builder.body(()).expect("a request").into_parts().0
     }
 
-    fn shown(headers: &HeaderMap) -> Vec<String> {
-        let shown = headers
+    fn lines(headers: &HeaderMap) -> Vec<String> {
+        let lines = headers
             .iter()
             .map(|(name, value)| format!("{name}: {}", value.to_str().expect("text")));
-        let mut shown: Vec<String> = shown.collect();
-        shown.sort();
-        shown
+        let mut lines: Vec<String> = lines.collect();
+        lines.sort();
+        lines
     }
 
     #[test]
-    fn headers_of_the_connection_end_with_it() {
+    fn hop_by_hop_headers_are_not_forwarded() {
         let mut parts = parts(&[
             ("connection", "keep-alive, X-Own"),
             ("x-own", "1"),
@@ -181,14 +183,14 @@ mod tests {
             ("cookie", "a=1"),
             ("cookie", "b=2"),
         ]);
-        assert_eq!(switch(&parts), None);
-        of_request(&mut parts, None, None);
+        assert_eq!(requested_upgrade(&parts), None);
+        prepare_request(&mut parts, None, None);
         let expected = ["accept: */*", "cookie: a=1; b=2", "http2-settings: x"];
-        assert_eq!(shown(&parts.headers), expected);
+        assert_eq!(lines(&parts.headers), expected);
     }
 
     #[test]
-    fn the_guests_own_header_does_not_stay_beside_the_credential() {
+    fn credential_replaces_every_spelling_of_the_header() {
         let mut parts = parts(&[
             ("x-api-key", "guest"),
             ("X_Api_Key", "guest"),
@@ -199,16 +201,16 @@ mod tests {
             header: "X-Api-Key".to_owned(),
             value: "ours".to_owned(),
         };
-        of_request(&mut parts, of_credential(&credential), None);
-        assert_eq!(shown(&parts.headers), ["x-api-key: ours"]);
+        prepare_request(&mut parts, credential_header(&credential), None);
+        assert_eq!(lines(&parts.headers), ["x-api-key: ours"]);
     }
 
     #[test]
-    fn only_websockets_can_be_switched_to() {
+    fn only_upgrades_to_websocket_are_allowed() {
         let asks = |connection: &str, upgrade: &[&str]| {
             let mut headers = vec![("connection", connection)];
             headers.extend(upgrade.iter().map(|protocol| ("upgrade", *protocol)));
-            switch(&parts(&headers)).is_some()
+            requested_upgrade(&parts(&headers)).is_some()
         };
         assert!(asks("keep-alive, Upgrade", &["WebSocket"]));
         for (connection, upgrade) in [
@@ -224,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_response_has_one_length() {
+    fn chunked_response_has_no_content_length() {
         let mut headers = parts(&[
             ("content-length", "5"),
             ("transfer-encoding", "chunked"),
@@ -232,7 +234,7 @@ mod tests {
             ("connection", "close"),
         ])
         .headers;
-        of_response(&mut headers, StatusCode::OK);
-        assert_eq!(shown(&headers), ["set-cookie: a"]);
+        prepare_response(&mut headers, StatusCode::OK);
+        assert_eq!(lines(&headers), ["set-cookie: a"]);
     }
 }

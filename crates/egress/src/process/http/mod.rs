@@ -1,13 +1,13 @@
-//! HTTP on a guest's connection: judges each request, and sends those that are allowed on.
+//! Proxies HTTP on a guest's connection: checks each request against the rules, and forwards those that are allowed.
 //!
-//! A request is read, judged and written anew. What could be read in two ways does not get through: there is one
-//! `Host`, the length of a body is what was counted, and headers of the connection end here. The guest's side and the
-//! host's each speak the version that they agreed on.
+//! A request is parsed, checked and encoded anew, so that nothing ambiguous is forwarded: there is exactly one `Host`,
+//! the body has the length that was counted, and hop-by-hop headers are dropped. The two connections negotiate their
+//! protocol versions independently.
 
 mod body;
+mod endpoint;
 mod headers;
 pub mod http2;
-mod place;
 mod upstream;
 mod upstreams;
 
@@ -30,7 +30,7 @@ use tokio::io::{AsyncRead, AsyncWrite, copy_bidirectional};
 use tokio::time::Instant;
 
 use self::body::{Counted, FromGuest, FromHost};
-pub use self::place::{Place, Scheme};
+pub use self::endpoint::{Endpoint, Scheme};
 use self::upstream::Outgoing;
 use self::upstreams::Upstreams;
 use super::connection::{self, note_end_of_bytes};
@@ -43,22 +43,22 @@ use crate::host::Authority;
 use crate::refusal::{Failure, Refusal, Verdict};
 use crate::rules::{Access, Credential};
 
-/// How long the head of a request may take, and a connection may wait for its next one.
+/// How long a request head may take, and how long a connection may be idle.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The most bytes of a request's head.
-const MOST_OF_HEAD: usize = 64 * 1024;
+/// The maximum size in bytes of a request head.
+const MAX_HEAD: usize = 64 * 1024;
 
-/// The most headers of a request.
-const MOST_HEADERS: usize = 200;
+/// The maximum number of headers of a request.
+const MAX_HEADERS: usize = 200;
 
-/// The most characters of a request that its refusal quotes.
-const MOST_OF_WHAT: usize = 200;
+/// The maximum number of characters of a request that its refusal quotes.
+const MAX_QUOTED: usize = 200;
 
 type RequestBody = Either<Full<Bytes>, FromGuest>;
 type ResponseBody = Either<Full<Bytes>, FromHost>;
 
-/// What a request or a connection is refused with: the status line's end, and a sentence.
+/// Returns the status and the text of a refusal.
 pub fn explain(verdict: Verdict, what: &str) -> (StatusCode, String) {
     let status = match verdict {
         Verdict::Refused(Refusal::Name) => StatusCode::MISDIRECTED_REQUEST,
@@ -69,90 +69,92 @@ pub fn explain(verdict: Verdict, what: &str) -> (StatusCode, String) {
     };
     let ends = match verdict {
         Verdict::Refused(_) => "is refused by the sandbox",
-        _ => "does not take place",
+        _ => "failed",
     };
     let why = verdict.as_words().unwrap_or_default();
     (status, format!("{what} {ends}: {why}.\n"))
 }
 
-/// Serves the requests of a connection of HTTP/1. `place` is the host that they are for, or `None` on the proxy, where each names its
-/// own.
+/// Serves the requests of an HTTP/1 connection. `endpoint` is the host of the connection, or `None` on the proxy, where
+/// each request names its host.
 pub async fn serve<I>(
     network: &Arc<Network>,
     io: I,
     scheme: Scheme,
-    place: Option<Place>,
+    endpoint: Option<Endpoint>,
     dialled: Option<Dialled>,
 ) where
     I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let gate = Gate::new(network, scheme, place, dialled, 1);
+    let gate = Gate::new(network, scheme, endpoint, dialled, 1);
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT)
-        .max_buf_size(MOST_OF_HEAD)
-        .max_headers(MOST_HEADERS)
+        .max_buf_size(MAX_HEAD)
+        .max_headers(MAX_HEADERS)
         .serve_connection(TokioIo::new(io), Arc::clone(&gate).service())
         .with_upgrades();
-    // A guest that breaks off, or does not speak HTTP, hears of it from its own library.
+    // A guest that disconnects or does not speak HTTP gets the error from its own library.
     _ = connection.await;
     let after = locked(&gate.after).take();
     match after {
         None => {}
-        Some(After::Tunnel(guest, place, dialled)) => tunnel(network, guest, place, dialled).await,
-        Some(After::Switched(guest, host, place)) => {
+        Some(After::Tunnel(guest, endpoint, dialled)) => {
+            tunnel(network, guest, endpoint, dialled).await
+        }
+        Some(After::Switched(guest, host, endpoint)) => {
             if let (Ok(guest), Ok(host)) = tokio::join!(guest, host) {
                 let (mut guest, mut host) = (TokioIo::new(guest), TokioIo::new(host));
                 if copy_bidirectional(&mut guest, &mut host).await.is_err() {
-                    note_end_of_bytes(network, &place);
+                    note_end_of_bytes(network, &endpoint);
                 }
             }
         }
     }
 }
 
-/// Serves what comes after `CONNECT` as if the guest had connected to the host.
-async fn tunnel(network: &Arc<Network>, guest: OnUpgrade, place: Place, dialled: Dialled) {
+/// Serves the stream after `CONNECT` as if the guest had connected to the host directly.
+async fn tunnel(network: &Arc<Network>, guest: OnUpgrade, endpoint: Endpoint, dialled: Dialled) {
     let Ok(upgraded) = guest.await else { return };
-    // The proxy's connections are the only ones on which there is `CONNECT`.
+    // Only connections to the proxy accept `CONNECT`, and their stream is a `Guest`.
     if let Ok(parts) = upgraded.downcast::<TokioIo<Guest>>() {
         let guest = parts.io.into_inner().with_head(&parts.read_buf);
-        Box::pin(connection::serve(network, guest, place, Some(dialled))).await;
+        Box::pin(connection::serve(network, guest, endpoint, Some(dialled))).await;
     }
 }
 
-/// What a connection becomes once its last request is answered.
+/// The state of a connection after its last request.
 enum After {
-    /// A connection to a host, after `CONNECT`.
-    Tunnel(OnUpgrade, Place, Dialled),
-    /// Another protocol with the host that the requests went to: the guest's side, and the host's.
-    Switched(OnUpgrade, OnUpgrade, Place),
+    /// A tunnel to a host, after `CONNECT`.
+    Tunnel(OnUpgrade, Endpoint, Dialled),
+    /// An upgraded protocol: the guest's stream and the host's.
+    Switched(OnUpgrade, OnUpgrade, Endpoint),
 }
 
-/// Judges the requests of one connection.
+/// Checks and forwards the requests of one connection.
 struct Gate {
     network: Arc<Network>,
     scheme: Scheme,
-    /// The host that all requests are for, unless this is the proxy.
-    place: Option<Place>,
+    /// The host of the connection; `None` on the proxy.
+    endpoint: Option<Endpoint>,
     upstreams: Upstreams,
     after: Mutex<Option<After>>,
 }
 
 impl Gate {
-    /// Judges requests for this host, of which the guest has no more than `most` at a time.
+    /// Creates the gate of a connection on which the guest sends at max_requests `max_requests` concurrent requests.
     fn new(
         network: &Arc<Network>,
         scheme: Scheme,
-        place: Option<Place>,
+        endpoint: Option<Endpoint>,
         dialled: Option<Dialled>,
-        most: usize,
+        max_requests: usize,
     ) -> Arc<Self> {
         Arc::new(Self {
             network: Arc::clone(network),
             scheme,
-            upstreams: Upstreams::new(network, most, place.as_ref(), dialled),
-            place,
+            upstreams: Upstreams::new(network, max_requests, endpoint.as_ref(), dialled),
+            endpoint,
             after: Mutex::new(None),
         })
     }
@@ -174,10 +176,10 @@ impl Gate {
     async fn answer(&self, request: Request<Incoming>) -> Response<ResponseBody> {
         if request.version() == Version::HTTP_2 {
             let now = Instant::now();
-            // The guest's next bytes wait, if they have to.
-            _ = self.network.overhead.take(http2::COST_OF_REQUEST, now);
+            // If the rate is exceeded, reading the guest's next bytes is delayed.
+            _ = self.network.overhead.take(http2::REQUEST_COST, now);
         }
-        self.network.requests.turn().await;
+        self.network.requests.acquire().await;
         let what = format!("{} {}", request.method(), request.uri());
         let is_connect = request.method() == Method::CONNECT;
         let answered = if is_connect {
@@ -186,7 +188,7 @@ impl Gate {
             self.forward(request).await
         };
         answered.unwrap_or_else(|verdict| {
-            let what = what.chars().take(MOST_OF_WHAT).collect::<String>();
+            let what = what.chars().take(MAX_QUOTED).collect::<String>();
             let (status, text) = explain(verdict, &what);
             let mut response = Response::new(Either::Left(Full::from(text)));
             *response.status_mut() = status;
@@ -200,7 +202,7 @@ impl Gate {
         })
     }
 
-    /// Connects to a host, on the proxy.
+    /// Handles `CONNECT` on the proxy.
     async fn connect(
         &self,
         mut request: Request<Incoming>,
@@ -210,44 +212,44 @@ impl Gate {
         let Some(Authority {
             host,
             port: Some(port),
-        }) = authority.filter(|_| self.place.is_none())
+        }) = authority.filter(|_| self.endpoint.is_none())
         else {
-            return Err(self.misplaced(Refusal::Malformed));
+            return Err(self.refuse(Refusal::Malformed));
         };
-        let place = Place { host, port };
-        let access = self.network.access(&place)?;
-        let dialled = dial(&self.network, &place, &access, Carries::Other).await?;
+        let endpoint = Endpoint { host, port };
+        let access = self.network.access(&endpoint)?;
+        let dialled = dial(&self.network, &endpoint, &access, Carries::Other).await?;
         let guest = hyper::upgrade::on(&mut request);
-        *locked(&self.after) = Some(After::Tunnel(guest, place, dialled));
+        *locked(&self.after) = Some(After::Tunnel(guest, endpoint, dialled));
         Ok(Response::new(Either::Left(Full::default())))
     }
 
-    /// Sends a request on to its host.
+    /// Forwards a request to its host.
     async fn forward(
         &self,
         mut request: Request<Incoming>,
     ) -> Result<Response<ResponseBody>, Verdict> {
         let guest = hyper::upgrade::on(&mut request);
         let (mut parts, body) = request.into_parts();
-        let place = self
-            .place_of(&parts)
-            .map_err(|refusal| self.misplaced(refusal))?;
+        let endpoint = self
+            .endpoint_of(&parts)
+            .map_err(|refusal| self.refuse(refusal))?;
         let asked = format!("{} {}", parts.method, target(&parts));
         let network = &self.network;
-        let judged = self.judge(&place, &parts);
-        let (access, credential) = judged
-            .map_err(|refusal| network.note(&place, Some(&asked), Verdict::Refused(refusal)))?;
-        let switch = headers::switch(&parts);
+        let checked = self.check(&endpoint, &parts);
+        let (access, credential) = checked
+            .map_err(|refusal| network.note(&endpoint, Some(&asked), Verdict::Refused(refusal)))?;
+        let switch = headers::requested_upgrade(&parts);
         let outgoing = Outgoing {
             network,
             access: &access,
-            place: &place,
+            endpoint: &endpoint,
             scheme: self.scheme,
             switches: switch.is_some(),
         };
         let paced = (parts.version == Version::HTTP_2).then(|| Arc::clone(network));
-        let credential = credential.and_then(headers::of_credential);
-        headers::of_request(&mut parts, credential, switch);
+        let credential = credential.and_then(headers::credential_header);
+        headers::prepare_request(&mut parts, credential, switch);
         let body = FromGuest::new(body, Counted(paced));
         let request = Request::from_parts(parts, Either::Right(body));
         let mut response = self.upstreams.send(&outgoing, request).await?;
@@ -257,34 +259,34 @@ impl Gate {
                 return Err(outgoing.fail(Failure::Broken));
             }
             let host = hyper::upgrade::on(&mut response);
-            *locked(&self.after) = Some(After::Switched(guest, host, place));
+            *locked(&self.after) = Some(After::Switched(guest, host, endpoint));
         }
-        headers::of_response(response.headers_mut(), status);
+        headers::prepare_response(response.headers_mut(), status);
         *response.version_mut() = Version::HTTP_11;
         Ok(response.map(Either::Right))
     }
 
-    /// Notes a request that does not name the host of its connection, or none at all.
-    fn misplaced(&self, refusal: Refusal) -> Verdict {
+    /// Records a refused request whose host is unknown or differs from the host of the connection.
+    fn refuse(&self, refusal: Refusal) -> Verdict {
         let verdict = Verdict::Refused(refusal);
-        match &self.place {
-            Some(place) => _ = self.network.note(place, None, verdict),
+        match &self.endpoint {
+            Some(endpoint) => _ = self.network.note(endpoint, None, verdict),
             None => self.network.ledger.note("", None, None, verdict),
         }
         verdict
     }
 
-    /// The host that a request is for. Its target and its `Host` must name the same one.
-    fn place_of(&self, parts: &Parts) -> Result<Place, Refusal> {
-        // HTTP/2 calls it a path, but it may be the URL of another host.
+    /// Returns the host that a request is for. Its target and its `Host` header must agree.
+    fn endpoint_of(&self, parts: &Parts) -> Result<Endpoint, Refusal> {
+        // In HTTP/2, `:path` may contain the URL of another host.
         if !target(parts).starts_with(['/', '*']) {
             return Err(Refusal::Malformed);
         }
-        let place = |authority: Authority| Place {
+        let endpoint = |authority: Authority| Endpoint {
             host: authority.host,
             port: authority.port.unwrap_or(self.scheme.usual_port()),
         };
-        let read = |text: &str| text.parse().map(place).map_err(|_| Refusal::Malformed);
+        let read = |text: &str| text.parse().map(endpoint).map_err(|_| Refusal::Malformed);
         let is_plain = parts
             .uri
             .scheme_str()
@@ -307,26 +309,26 @@ impl Gate {
             (None, _) if parts.version == Version::HTTP_2 && of_target.is_some() => None,
             _ => return Err(Refusal::Malformed),
         };
-        let place = match (&self.place, &of_target) {
-            (Some(place), _) | (None, Some(place)) => place.clone(),
+        let endpoint = match (&self.endpoint, &of_target) {
+            (Some(endpoint), _) | (None, Some(endpoint)) => endpoint.clone(),
             (None, None) => return Err(Refusal::Malformed),
         };
         let mut named = of_target.iter().chain(&of_header);
-        if named.all(|named| *named == place) {
-            Ok(place)
+        if named.all(|named| *named == endpoint) {
+            Ok(endpoint)
         } else {
             Err(Refusal::Name)
         }
     }
 
-    /// Whether the request is allowed, and what it gets.
-    fn judge(
+    /// Checks a request against the rules. Returns the credential that it receives.
+    fn check(
         &self,
-        place: &Place,
+        endpoint: &Endpoint,
         parts: &Parts,
     ) -> Result<(Access<'_>, Option<&Credential>), Refusal> {
         let rules = &self.network.shared.start.rules;
-        let access = rules.access(&place.host, place.port)?;
+        let access = rules.access(&endpoint.host, endpoint.port)?;
         let credential = access.request(parts.method.as_str(), target(parts))?;
         let is_seen = self.scheme == Scheme::Http && access.reach() == Reach::Public;
         match credential {
@@ -336,7 +338,7 @@ impl Gate {
     }
 }
 
-/// The path of a request with its query.
+/// Returns the path and query of a request.
 fn target(parts: &Parts) -> &str {
     parts.uri.path_and_query().map_or("/", PathAndQuery::as_str)
 }

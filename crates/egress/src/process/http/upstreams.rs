@@ -1,7 +1,7 @@
-//! The connections to hosts that the requests of one guest's connection share.
+//! The pool of connections to hosts, shared by the requests of one guest connection.
 //!
-//! Requests over HTTP/2 share one. A request over HTTP/1 has one to itself until its response has ended, so that none
-//! waits for a response that the guest does not read.
+//! HTTP/2 requests share a connection. An HTTP/1 request has a connection to itself until its response ends, so that no
+//! request waits for a response that the guest does not read.
 
 use std::sync::{Arc, Mutex};
 
@@ -14,35 +14,37 @@ use super::super::locked;
 use super::super::network::Network;
 use super::body::FromHost;
 use super::upstream::{Outgoing, Upstream, connect};
-use super::{Place, RequestBody};
+use super::{Endpoint, RequestBody};
 use crate::refusal::{Failure, Verdict};
 
-/// Connections to hosts.
+/// The connection pool of one guest connection.
 pub struct Upstreams(Arc<Pool>);
 
 struct Pool {
     network: Arc<Network>,
-    /// Requests over HTTP/1 at a time.
-    turns: Arc<Semaphore>,
-    /// The connection to a host that goes with the guest's own. The policy's limit counts each further one.
+    /// Permits for concurrent requests.
+    permits: Arc<Semaphore>,
+    /// Permit for the first connection to a host, which the guest's own connection already pays for. Each further
+    /// connection
+    /// counts towards the policy's limit.
     first: Arc<Semaphore>,
-    /// A connection that was made before the first request. Locked while another one is made.
-    dialled: tokio::sync::Mutex<Option<(Place, Dialled)>>,
+    /// A connection that was opened before the first request. The lock is held while another connection is opened.
+    dialled: tokio::sync::Mutex<Option<(Endpoint, Dialled)>>,
     idle: Mutex<Vec<Upstream>>,
 }
 
-/// A connection that a response is read from.
+/// The use of a connection by one response.
 pub struct Lease {
     pool: Arc<Pool>,
     upstream: Option<Upstream>,
-    _turn: OwnedSemaphorePermit,
+    _permit: OwnedSemaphorePermit,
 }
 
 impl Lease {
-    /// Notes that the response ended because the worker's limit was reached.
+    /// Records that the response ended because the worker's byte quota is used up.
     pub fn note_end_of_bytes(&self) {
         if let Some(upstream) = &self.upstream {
-            note_end_of_bytes(&self.pool.network, &upstream.held.place);
+            note_end_of_bytes(&self.pool.network, &upstream.shared.endpoint);
         }
     }
 }
@@ -50,48 +52,50 @@ impl Lease {
 impl Drop for Lease {
     fn drop(&mut self) {
         let upstream = self.upstream.take();
-        // One that is shared is there already.
-        let of_one = upstream.filter(|it| it.share().is_none());
-        locked(&self.pool.idle).extend(of_one);
+        // A shared HTTP/2 connection is already in the pool.
+        let exclusive = upstream.filter(|it| it.share().is_none());
+        locked(&self.pool.idle).extend(exclusive);
     }
 }
 
 impl Upstreams {
-    /// None yet, but for a connection that was made before. `most` is how many requests the guest has at a time.
+    /// Creates a pool that contains at max_requests a connection opened earlier. `max_requests` is the guest's limit of
+    /// concurrent
+    /// requests.
     pub fn new(
         network: &Arc<Network>,
-        most: usize,
-        place: Option<&Place>,
+        max_requests: usize,
+        endpoint: Option<&Endpoint>,
         dialled: Option<Dialled>,
     ) -> Self {
         Self(Arc::new(Pool {
             network: Arc::clone(network),
-            turns: Arc::new(Semaphore::new(most)),
+            permits: Arc::new(Semaphore::new(max_requests)),
             first: Arc::new(Semaphore::new(1)),
-            dialled: tokio::sync::Mutex::new(place.cloned().zip(dialled)),
+            dialled: tokio::sync::Mutex::new(endpoint.cloned().zip(dialled)),
             idle: Mutex::default(),
         }))
     }
 
-    /// Sends a request and returns the head of the response.
+    /// Sends a request and returns the response head.
     pub async fn send(
         &self,
         outgoing: &Outgoing<'_>,
         mut request: Request<RequestBody>,
     ) -> Result<Response<FromHost>, Verdict> {
-        let mut again = copy_of_repeatable(&request);
+        let mut retry = copy_if_retryable(&request);
         loop {
-            let (mut lease, upstream, is_new) = self.0.obtain(outgoing).await?;
+            let (mut lease, upstream, is_new) = self.0.acquire(outgoing).await?;
             match upstream.send(request).await {
                 Ok((upstream, response)) => {
                     lease.upstream = Some(upstream);
                     return Ok(response.map(|body| FromHost::new(body, lease)));
                 }
-                // The host had closed the connection before it saw the request.
+                // The host had closed the connection before any of the request was sent.
                 Err(Some(unsent)) if !is_new => request = *unsent,
-                // Perhaps it did so while the request was on its way.
+                // The host may have closed the connection while the request was in flight.
                 Err(None) if !is_new => {
-                    let copy = again.take();
+                    let copy = retry.take();
                     request = copy.ok_or_else(|| outgoing.fail(Failure::Broken))?;
                 }
                 Err(_) => return Err(outgoing.fail(Failure::Broken)),
@@ -100,11 +104,11 @@ impl Upstreams {
     }
 }
 
-/// A copy of a request that may be sent twice: one that has no body, and means the same then (RFC 9110, 9.2.2).
-fn copy_of_repeatable(request: &Request<RequestBody>) -> Option<Request<RequestBody>> {
+/// Returns a copy of a request that may be retried: one that is idempotent (RFC 9110, 9.2.2) and has no body.
+fn copy_if_retryable(request: &Request<RequestBody>) -> Option<Request<RequestBody>> {
     use hyper::body::Body as _;
-    let is_repeatable = request.method().is_idempotent() && request.body().is_end_stream();
-    is_repeatable.then(|| {
+    let is_retryable = request.method().is_idempotent() && request.body().is_end_stream();
+    is_retryable.then(|| {
         let mut copy = Request::new(RequestBody::Left(http_body_util::Full::default()));
         *copy.method_mut() = request.method().clone();
         *copy.uri_mut() = request.uri().clone();
@@ -115,53 +119,55 @@ fn copy_of_repeatable(request: &Request<RequestBody>) -> Option<Request<RequestB
 }
 
 impl Pool {
-    /// A connection for a request, and whether it is a new one.
-    async fn obtain(
+    /// Returns a connection for a request, and whether the connection is new.
+    async fn acquire(
         self: &Arc<Self>,
         outgoing: &Outgoing<'_>,
     ) -> Result<(Lease, Upstream, bool), Verdict> {
         loop {
-            let turn = Arc::clone(&self.turns).acquire_owned().await;
-            let turn = turn.map_err(|_| outgoing.fail(Failure::Broken))?;
-            let lease = |turn| Lease {
+            let permit = Arc::clone(&self.permits).acquire_owned().await;
+            let permit = permit.map_err(|_| outgoing.fail(Failure::Broken))?;
+            let lease = |permit| Lease {
                 pool: Arc::clone(self),
                 upstream: None,
-                _turn: turn,
+                _permit: permit,
             };
-            if let Some(upstream) = self.used(outgoing) {
-                return Ok((lease(turn), upstream, false));
+            if let Some(upstream) = self.reusable(outgoing) {
+                return Ok((lease(permit), upstream, false));
             }
             let mut dialled = self.dialled.lock().await;
-            if let Some(upstream) = self.used(outgoing) {
-                return Ok((lease(turn), upstream, false));
+            if let Some(upstream) = self.reusable(outgoing) {
+                return Ok((lease(permit), upstream, false));
             }
             let first = Arc::clone(&self.first).try_acquire_owned();
-            let Ok(room) = first.or_else(|_| self.network.room()) else {
-                // A connection that cannot take this request makes room for one that can.
-                let kept = std::mem::take(&mut *locked(&self.idle));
-                if kept.is_empty() {
-                    // The others are in use by requests, whose turns come back.
-                    turn.forget();
+            let Ok(connection_permit) = first.or_else(|_| self.network.connection_permit()) else {
+                // At the connection limit, close the idle connections, none of which can take this request.
+                let closed = std::mem::take(&mut *locked(&self.idle));
+                if closed.is_empty() {
+                    // All connections are in use. Each returns its own permit, so withhold this one: waiting for a
+                    // permit then
+                    // means waiting for a connection.
+                    permit.forget();
                 }
                 continue;
             };
-            let upstream = connect(outgoing, dialled.take(), room).await?;
+            let upstream = connect(outgoing, dialled.take(), connection_permit).await?;
             locked(&self.idle).extend(upstream.share());
-            return Ok((lease(turn), upstream, true));
+            return Ok((lease(permit), upstream, true));
         }
     }
 
-    /// A connection to the host that no request has to itself.
-    fn used(&self, outgoing: &Outgoing<'_>) -> Option<Upstream> {
+    /// Returns an open connection to the host that can take the request.
+    fn reusable(&self, outgoing: &Outgoing<'_>) -> Option<Upstream> {
         let mut idle = locked(&self.idle);
-        // A connection to another host ends here.
-        idle.retain(|it| it.held.place == *outgoing.place && !it.is_closed());
+        // Close connections to other hosts.
+        idle.retain(|it| it.shared.endpoint == *outgoing.endpoint && !it.is_closed());
         if let Some(shared) = idle.iter().find_map(Upstream::share)
             && !outgoing.switches
         {
             return Some(shared);
         }
-        let of_one = idle.iter().position(|it| it.share().is_none());
-        of_one.map(|at| idle.swap_remove(at))
+        let exclusive = idle.iter().position(|it| it.share().is_none());
+        exclusive.map(|at| idle.swap_remove(at))
     }
 }

@@ -1,4 +1,4 @@
-//! Where requests go, and how.
+//! The endpoint and scheme of requests.
 
 use std::fmt;
 
@@ -6,20 +6,20 @@ use crate::host::{Authority, Host};
 
 /// A host and a port.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Place {
+pub struct Endpoint {
     pub host: Host,
     pub port: u16,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (host, port) = (self.host.clone(), Some(self.port));
         Authority { host, port }.fmt(f)
     }
 }
 
-impl Place {
-    /// The host as requests name it: without the port that goes without saying.
+impl Endpoint {
+    /// Returns the authority of a request, without the default port.
     pub fn authority(&self, scheme: Scheme) -> String {
         let whole = self.to_string();
         let usual = format!(":{}", scheme.usual_port());
@@ -27,12 +27,12 @@ impl Place {
     }
 }
 
-/// How requests reach the host.
+/// The scheme of requests.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Scheme {
-    /// In the clear.
+    /// Cleartext HTTP.
     Http,
-    /// Over TLS.
+    /// HTTP over TLS.
     Https,
 }
 
