@@ -1,8 +1,8 @@
-//! Runs over HTTP beside the same runs through `sandfork map`: `cargo bench --package sandfork-server`.
+//! Compares runs over HTTP with the same runs through `sandfork map`: `cargo bench --package sandfork-server`.
 //!
-//! Both run the same program as often, in turns, with as many runs at once. Then eight times as many clients as may wait ask
-//! at once. Prints the median of each and their ratio, and what the clients of the overload had to wait. Fails if an answer
-//! is missing or wrong.
+//! Both execute the same program equally often, alternately and with the same number of concurrent runs. An overload
+//! test follows, with eight times as many clients as the queue holds. Prints the medians and their ratio, and the
+//! latencies of the overload test. Fails if a response is missing or wrong.
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "a benchmark")]
 
 use std::io::{BufRead, BufReader, Write};
@@ -12,11 +12,11 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Runs of a turn.
+/// Runs per round.
 const RUNS: u32 = 5_000;
 const CLIENTS: u32 = 64;
 const TURNS: usize = 5;
-/// Runs that may wait for their turn.
+/// The length of the server's queue.
 const QUEUE: u32 = 64;
 
 fn main() {
@@ -31,10 +31,10 @@ fn main() {
     let (mut http, mut map) = (Vec::new(), Vec::new());
     for turn in 0..=TURNS {
         let begun = Instant::now();
-        let answers = over_http(port, CLIENTS);
-        assert_eq!(answers.refused, 0, "the clients are no more than may wait");
+        let responses = over_http(port, CLIENTS);
+        assert_eq!(responses.rejected, 0, "the queue holds all clients");
         let times = (begun.elapsed(), through_map(&command, tasks.path()));
-        // The first turn warms both up.
+        // The first round is a warm-up.
         if turn > 0 {
             http.push(times.0);
             map.push(times.1);
@@ -44,7 +44,7 @@ fn main() {
     drop(server);
     let (http, map) = (median(http), median(map));
     let rate = |time: Duration| f64::from(RUNS) / time.as_secs_f64();
-    println!("{RUNS} runs, medians of {TURNS} turns, {CLIENTS} clients");
+    println!("{RUNS} runs, medians of {TURNS} rounds, {CLIENTS} clients");
     println!("HTTP  {:8.0} runs a second", rate(http));
     println!("map   {:8.0} runs a second", rate(map));
     println!("ratio {:8.2}", rate(http) / rate(map));
@@ -53,15 +53,15 @@ fn main() {
     let p99 = overload.times[answered * 99 / 100];
     let turns = f64::from(QUEUE) / rate(http);
     println!(
-        "{} clients: {answered} answered, p99 {:.0} ms ({:.1} times what {QUEUE} runs take); {} refused",
+        "{} clients: {answered} succeeded, p99 {:.0} ms ({:.1} times the duration of {QUEUE} runs); {} rejected",
         8 * QUEUE,
         p99.as_secs_f64() * 1e3,
         p99.as_secs_f64() / turns,
-        overload.refused
+        overload.rejected
     );
 }
 
-/// Ends the server with the benchmark.
+/// Kills the server when the benchmark ends.
 struct Server(Child);
 
 impl Drop for Server {
@@ -116,29 +116,31 @@ fn through_map(command: &PathBuf, tasks: &Path) -> Duration {
     time
 }
 
-/// How clients were answered.
+/// The responses of a round.
 #[derive(Default)]
 struct Answers {
-    /// The time of each run.
+    /// The latency of each run.
     times: Vec<Duration>,
-    refused: u32,
+    rejected: u32,
 }
 
-/// Sends all runs, each client its part.
+/// Sends all runs, divided among the clients.
 fn over_http(port: u16, clients: u32) -> Answers {
     let clients: Vec<_> = (0..clients)
-        .map(|client| thread::spawn(move || ask(port, client, clients)))
+        .map(|client| thread::spawn(move || send_share(port, client, clients)))
         .collect();
-    clients.into_iter().fold(Answers::default(), |mut all, of| {
-        let of = of.join().expect("no answer is missing or wrong");
-        all.times.extend(of.times);
-        all.refused += of.refused;
-        all
-    })
+    clients
+        .into_iter()
+        .fold(Answers::default(), |mut all, part| {
+            let part = part.join().expect("no answer is missing or wrong");
+            all.times.extend(part.times);
+            all.rejected += part.rejected;
+            all
+        })
 }
 
-/// Sends a client's part of the runs, over one connection.
-fn ask(port: u16, client: u32, clients: u32) -> Answers {
+/// Sends one client's share of the runs over one connection.
+fn send_share(port: u16, client: u32, clients: u32) -> Answers {
     let stream = TcpStream::connect(("127.0.0.1", port)).expect("the server answers");
     let mut reader = BufReader::new(stream.try_clone().unwrap());
     let mut requests = stream;
@@ -153,7 +155,7 @@ fn ask(port: u16, client: u32, clients: u32) -> Answers {
         requests.write_all((head + &body).as_bytes()).unwrap();
         let (status, answer) = read(&mut reader);
         if status == 429 {
-            answers.refused += 1;
+            answers.rejected += 1;
             continue;
         }
         let expected = u64::from(number) * 1_000_003;
@@ -164,7 +166,7 @@ fn ask(port: u16, client: u32, clients: u32) -> Answers {
     answers
 }
 
-/// The status and the body of an answer.
+/// Reads the status and the body of a response.
 fn read(answers: &mut impl BufRead) -> (u16, String) {
     let (mut status, mut length) = (0, 0);
     loop {

@@ -1,19 +1,19 @@
-//! What a tenant has running, and may still begin. Pure: the caller brings the clock.
+//! The quota of a tenant and its current usage. Does no I/O: the caller passes the time.
 
 use std::time::{Duration, Instant};
 
-/// What a tenant may use.
+/// The limits of a tenant.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Quota {
-    /// Runs and cells at once, those that wait for their turn included.
+    /// Concurrent runs and cells, including those in the queue.
     pub runs: usize,
     /// Open sessions.
     pub sessions: usize,
-    /// Runs and cells that begin in a second. Twice as many may begin at once after a pause.
+    /// Runs and cells that may start per second. The burst is twice as large.
     pub rate: Option<f64>,
-    /// Processor time of each hour.
+    /// CPU time per hour.
     pub cpu: Option<Duration>,
-    /// Bytes of memory that all runs and open sessions together may come to use.
+    /// The sum of the memory limits of all runs and open sessions, in bytes.
     pub memory: Option<u64>,
 }
 
@@ -30,51 +30,51 @@ impl Default for Quota {
 }
 
 impl Quota {
-    /// Checks that a run, which may come to use so much memory, can begin at some time.
+    /// Checks that a run with this memory limit can ever start.
     ///
     /// # Errors
-    /// The key that does not let it.
+    /// Returns the key that prevents it.
     pub fn check(&self, memory: u64) -> Result<(), String> {
         if self.runs == 0 {
-            return Err("runs: without any, no code runs".to_owned());
+            return Err("runs: 0 lets no code run: set 1 or more".to_owned());
         }
         if self.cpu == Some(Duration::ZERO) {
-            return Err("cpu_an_hour: without any, no code runs".to_owned());
+            return Err("cpu_an_hour: 0 lets no code run: set a longer time".to_owned());
         }
         match self.memory {
-            Some(most) if most < memory => Err(format!(
-                "memory: {most} bytes are less than the {memory} of one run: raise it, or lower limits.memory of the policy"
+            Some(max) if max < memory => Err(format!(
+                "memory: {max} bytes are less than the {memory} bytes of one run: raise it, or lower `limits.memory` of \
+                 the policy"
             )),
             _ => Ok(()),
         }
     }
 }
 
-/// Why nothing more begins now.
+/// The limit that prevents another run or session from starting.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 pub enum Refusal {
-    /// Too many runs.
-    #[error(
-        "{0} runs of this tenant are active or wait, the most that it may have: try again later"
-    )]
+    /// Concurrent runs.
+    #[error("this tenant already has {0} runs active or queued, its limit: retry later")]
     Runs(usize),
-    /// Too many sessions.
-    #[error("{0} sessions of this tenant are open, the most that it may have: close one")]
+    /// Open sessions.
+    #[error("this tenant already has {0} open sessions, its limit: close one")]
     Sessions(usize),
-    /// Too many in a second.
-    #[error("this tenant may begin {0} runs in a second: try again later")]
+    /// Runs per second.
+    #[error("this tenant may start {0} runs per second: retry later")]
     Rate(f64),
-    /// The hour's processor time is used up.
-    #[error("this tenant has used up its processor time of {} s in an hour: try again later", .0.as_secs())]
+    /// CPU time per hour.
+    #[error("this tenant has used its CPU time of {} s per hour: retry later", .0.as_secs())]
     Cpu(Duration),
     /// The sum of the memory limits.
     #[error(
-        "the runs and sessions of this tenant may use its {0} bytes of memory already: close a session or try again later"
+        "the runs and open sessions of this tenant already reserve its {0} bytes of memory: close a session or \
+         retry later"
     )]
     Memory(u64),
 }
 
-/// The count of one tenant.
+/// The current usage of a tenant.
 #[derive(Debug)]
 pub struct Account {
     quota: Quota,
@@ -85,21 +85,21 @@ pub struct Account {
     cpu: Option<Bucket>,
 }
 
-/// An amount that is used up and comes back with time.
+/// A token bucket: an amount that is spent and refills over time.
 #[derive(Debug)]
 struct Bucket {
     level: f64,
-    most: f64,
-    in_a_second: f64,
+    capacity: f64,
+    per_second: f64,
     at: Instant,
 }
 
 impl Bucket {
-    fn full(most: f64, in_a_second: f64, at: Instant) -> Self {
+    fn full(capacity: f64, per_second: f64, at: Instant) -> Self {
         Self {
-            level: most,
-            most,
-            in_a_second,
+            level: capacity,
+            capacity,
+            per_second,
             at,
         }
     }
@@ -112,12 +112,12 @@ impl Bucket {
 
     fn level_at(&self, at: Instant) -> f64 {
         let passed = at.saturating_duration_since(self.at).as_secs_f64();
-        (self.level + passed * self.in_a_second).min(self.most)
+        (self.level + passed * self.per_second).min(self.capacity)
     }
 }
 
 impl Account {
-    /// An account of which nothing is used.
+    /// Creates an account without usage.
     pub fn new(quota: Quota, now: Instant) -> Self {
         const HOUR: f64 = 3600.0;
         let rate = quota
@@ -135,23 +135,23 @@ impl Account {
         }
     }
 
-    /// Counts a run, or a cell, that begins. One of a session has its memory already.
+    /// Counts a run or a cell that starts. `memory` is 0 for a cell, whose session already reserves memory.
     ///
     /// # Errors
-    /// If none may begin. Nothing is counted then.
+    /// Returns the limit that is reached. Nothing is counted then.
     pub fn begin_run(&mut self, memory: u64, now: Instant) -> Result<(), Refusal> {
         self.check_run(memory, now)?;
-        self.begin_another(now)?;
+        self.begin_next_cell(now)?;
         self.runs += 1;
         self.memory += memory;
         Ok(())
     }
 
-    /// Counts a cell that begins in a run, which has its memory.
+    /// Counts a cell that starts within a run, which already reserves memory.
     ///
     /// # Errors
-    /// If the rate lets none begin.
-    pub fn begin_another(&mut self, now: Instant) -> Result<(), Refusal> {
+    /// Returns the rate limit if it is reached.
+    pub fn begin_next_cell(&mut self, now: Instant) -> Result<(), Refusal> {
         if let (Some(rate), Some(quota)) = (&mut self.rate, self.quota.rate) {
             if rate.level(now) < 1.0 {
                 return Err(Refusal::Rate(quota));
@@ -161,10 +161,11 @@ impl Account {
         Ok(())
     }
 
-    /// Checks that a run can begin within this time. Runs end, and a rate lets the next one begin soon.
+    /// Checks that a run can start within `time`. Only lasting obstacles count: other runs end, and a rate limit
+    /// passes.
     ///
     /// # Errors
-    /// If the processor time comes back later, or sessions have the memory.
+    /// Returns the limit if the CPU time refills later, or if open sessions reserve the memory.
     pub fn may_begin_within(
         &self,
         time: Duration,
@@ -180,28 +181,28 @@ impl Account {
         }
     }
 
-    /// Counts work on a session as a run: it is opened, copied or restarted. The rate is that of runs and cells.
+    /// Counts setup work on a session (open, copy or restart) as a run. The rate limit does not apply to it.
     ///
     /// # Errors
-    /// If none may begin. Nothing is counted then.
+    /// Returns the limit that is reached. Nothing is counted then.
     pub fn begin_setup(&mut self, now: Instant) -> Result<(), Refusal> {
         self.check_run(0, now)?;
         self.runs += 1;
         Ok(())
     }
 
-    /// Whether the quota bounds the processor time.
+    /// Returns whether the quota limits CPU time.
     pub const fn bounds_cpu(&self) -> bool {
         self.quota.cpu.is_some()
     }
 
-    /// Counts its end.
+    /// Counts the end of a run.
     pub fn end_run(&mut self, memory: u64) {
         self.runs -= 1;
         self.memory -= memory;
     }
 
-    /// Counts processor time, which may be more than was left.
+    /// Charges CPU time, which may exceed the rest of the quota.
     pub fn used(&mut self, time: Duration) {
         if let Some(cpu) = &mut self.cpu {
             cpu.level -= time.as_secs_f64();
@@ -211,7 +212,7 @@ impl Account {
     /// Counts a session that opens.
     ///
     /// # Errors
-    /// If none may open. Nothing is counted then.
+    /// Returns the limit that is reached. Nothing is counted then.
     pub fn open_session(&mut self, memory: u64) -> Result<(), Refusal> {
         if self.sessions >= self.quota.sessions {
             return Err(Refusal::Sessions(self.quota.sessions));
@@ -222,7 +223,7 @@ impl Account {
         Ok(())
     }
 
-    /// Counts its end.
+    /// Counts the end of a session.
     pub fn close_session(&mut self, memory: u64) {
         self.sessions -= 1;
         self.memory -= memory;
@@ -243,7 +244,7 @@ impl Account {
 
     fn check_memory(&self, more: u64) -> Result<(), Refusal> {
         match self.quota.memory {
-            Some(most) if self.memory.saturating_add(more) > most => Err(Refusal::Memory(most)),
+            Some(max) if self.memory.saturating_add(more) > max => Err(Refusal::Memory(max)),
             _ => Ok(()),
         }
     }
@@ -276,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quota_that_lets_nothing_begin_is_refused() {
+    fn quota_that_prevents_every_run_is_rejected() {
         let has = |quota: Quota| quota.check(10).err();
         assert_eq!(has(Quota::default()), None);
         let memory = |most| Quota {
@@ -305,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_that_of_runs_and_sessions_together() {
+    fn memory_of_runs_and_sessions_is_summed() {
         let (mut account, now) = account(Quota {
             memory: Some(10),
             ..Quota::default()
@@ -314,7 +315,7 @@ mod tests {
         assert_eq!(account.begin_run(5, now), Err(Refusal::Memory(10)));
         assert_eq!(account.begin_run(4, now), Ok(()));
         assert_eq!(account.open_session(u64::MAX), Err(Refusal::Memory(10)));
-        // A run will end.
+        // Runs end by themselves, so memory that runs reserve is not an obstacle.
         assert_eq!(account.may_begin_within(Duration::ZERO, 10, now), Ok(()));
         account.end_run(4);
         let refused = account.may_begin_within(Duration::ZERO, 10, now);
@@ -324,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_allows_twice_as_many_after_a_pause() {
+    fn rate_limit_allows_a_burst_of_twice_the_rate() {
         let (mut account, now) = account(Quota {
             rate: Some(2.0),
             ..Quota::default()
@@ -340,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn processor_time_comes_back_within_an_hour() {
+    fn cpu_time_refills_within_an_hour() {
         let hour = Duration::from_secs(3600);
         let (mut account, now) = account(Quota {
             cpu: Some(Duration::from_secs(36)),
@@ -356,7 +357,7 @@ mod tests {
         assert!(account.begin_setup(now).is_err());
         assert!(account.may_begin_within(hour / 10, 0, now).is_err());
         assert_eq!(account.may_begin_within(hour / 8, 0, now), Ok(()));
-        // 4 s are owed: they take 400 s at 36 s an hour.
+        // A debt of 4 s takes 400 s to refill at 36 s per hour.
         assert!(account.begin_run(0, now + hour / 10).is_err());
         assert_eq!(account.begin_run(0, now + hour / 8), Ok(()));
     }

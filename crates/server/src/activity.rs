@@ -1,4 +1,4 @@
-//! How a tenant's runs ended lately: what the page and `/v1/activity` show.
+//! Statistics of a tenant's recent runs, for the web page and `/v1/activity`.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -6,15 +6,15 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use sandfork::Outcome;
 use serde_json::{Value, json};
 
-/// So many times make the latencies.
+/// The number of runs from which latencies are computed.
 const TIMES: usize = 1000;
-/// So many failures are kept, each with so many denials.
+/// The number of failures that are kept, and of denials in each of them.
 const FAILURES: usize = 20;
 const DENIALS: usize = 3;
-/// The characters of a text that a guest chose.
-const LONGEST: usize = 300;
+/// The maximum number of characters of a text that a guest chose.
+const MAX_TEXT: usize = 300;
 
-/// The runs and cells of a tenant.
+/// Statistics of the runs and cells of a tenant.
 #[derive(Debug, Default)]
 pub struct Activity {
     ended: BTreeMap<&'static str, u64>,
@@ -23,7 +23,7 @@ pub struct Activity {
 }
 
 impl Activity {
-    /// Takes in a run or a cell that has ended.
+    /// Records a run or a cell that has ended.
     pub fn ended(&mut self, outcome: &Outcome) {
         *self.ended.entry(outcome.status().as_str()).or_default() += 1;
         push(&mut self.times, TIMES, outcome.usage().wall);
@@ -32,7 +32,7 @@ impl Activity {
         }
     }
 
-    /// All of it, for a client.
+    /// Returns the statistics as JSON.
     pub fn described(&self) -> Value {
         let mut times: Vec<_> = self.times.iter().copied().collect();
         times.sort_unstable();
@@ -48,8 +48,8 @@ impl Activity {
     }
 }
 
-fn push<T>(kept: &mut VecDeque<T>, most: usize, new: T) {
-    if kept.len() == most {
+fn push<T>(kept: &mut VecDeque<T>, limit: usize, new: T) {
+    if kept.len() == limit {
         kept.pop_front();
     }
     kept.push_back(new);
@@ -78,7 +78,7 @@ fn failure(outcome: &Outcome) -> Value {
 }
 
 fn short(text: &str) -> String {
-    text.chars().take(LONGEST).collect()
+    text.chars().take(MAX_TEXT).collect()
 }
 
 #[cfg(test)]
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_has_no_times() {
+    fn percentiles_of_no_runs_are_null() {
         let described = Activity::default().described();
         assert_eq!(
             described["wall_ms"],
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn percentiles_are_of_the_last_times() {
+    fn percentiles_cover_the_latest_runs() {
         let mut activity = Activity::default();
         for ms in 0..1200 {
             push(&mut activity.times, TIMES, Duration::from_millis(ms));
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_guest_chose_is_cut() {
-        assert_eq!(short(&"é".repeat(1000)).chars().count(), LONGEST);
+    fn guest_text_is_truncated() {
+        assert_eq!(short(&"é".repeat(1000)).chars().count(), MAX_TEXT);
     }
 }

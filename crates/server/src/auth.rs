@@ -1,7 +1,8 @@
-//! Which tenant a request is of.
+//! Authenticates requests and maps them to tenants.
 //!
-//! Clients present a token in the way that their protocol has: `Authorization: Bearer TOKEN`, `X-API-Key: TOKEN`, or as the
-//! password of a URL (`http://any:TOKEN@host`), which clients send as `Authorization: Basic`.
+//! A client presents a token as its protocol does: `Authorization: Bearer TOKEN`, `X-API-Key: TOKEN`, or as the
+//! password
+//! of a URL (`http://any:TOKEN@host`), which HTTP clients send as `Authorization: Basic`.
 
 use std::collections::HashMap;
 use std::fs;
@@ -17,27 +18,27 @@ use base64::engine::general_purpose::STANDARD;
 
 use crate::config::Config;
 use crate::failure::Failure;
-use crate::http::{Budget, Places};
+use crate::http::{Budget, RequestSlots};
 use crate::locked;
 use crate::start_error::StartError;
 use crate::tenant::{Tenant, TenantError};
 use crate::tokens::{DEFAULT_TENANT, Tokens, has_plain_tokens};
 
-/// Knows the tenants by their tokens.
+/// Resolves tokens to tenants.
 #[derive(Debug)]
 pub struct Authenticator {
     config: Arc<Config>,
-    /// The memory of all bodies.
+    /// The memory budget of all bodies.
     bodies: Budget,
     tokens: RwLock<Option<Tokens>>,
     tenants: Mutex<HashMap<Arc<str>, Arc<Tenant>>>,
 }
 
 impl Authenticator {
-    /// Reads the tokens, if the configuration names a file of them.
+    /// Reads the token file, if the configuration names one.
     ///
     /// # Errors
-    /// If they cannot be read.
+    /// Returns an error if the file cannot be read.
     pub fn new(config: &Arc<Config>, bodies: &Budget) -> Result<Self, StartError> {
         let tokens = config.token_file.as_deref().map(read).transpose()?;
         Ok(Self {
@@ -48,14 +49,15 @@ impl Authenticator {
         })
     }
 
-    /// Reads the tokens again. Those that were read before stay if that fails.
+    /// Rereads the token file. On failure the previous tokens stay valid.
     ///
     /// # Errors
-    /// If they cannot be read.
+    /// Returns an error if the file cannot be read.
     pub fn reload(&self) -> Result<(), StartError> {
         if let Some(path) = &self.config.token_file {
             let tokens = read(path)?;
-            // The first request of a new tenant does not read its policy. One that cannot be read fails each request.
+            // Load the policies of new tenants now rather than at their first request. A policy that cannot be loaded
+            // fails each request of its tenant.
             for name in tokens.tenants() {
                 _ = self.tenant(Arc::clone(name));
             }
@@ -64,29 +66,29 @@ impl Authenticator {
         Ok(())
     }
 
-    /// Whether a token is needed.
+    /// Returns whether requests need a token.
     pub fn has_tokens(&self) -> bool {
         self.config.token_file.is_some()
     }
 
-    /// Whether a tenant still has a token, where one is needed.
+    /// Returns whether a tenant still has a valid token, or tokens are not required.
     pub fn admits(&self, tenant: &str) -> bool {
         let tokens = self.tokens.read().unwrap_or_else(PoisonError::into_inner);
         let tokens = tokens.as_ref();
         tokens.is_none_or(|tokens| tokens.admit(tenant, SystemTime::now()))
     }
 
-    /// The tenant of a request.
+    /// Returns the tenant of a request.
     ///
     /// # Errors
-    /// If its token is missing or not accepted, or the tenant cannot be made.
+    /// Returns an error if the token is missing or invalid, or if the tenant cannot be created.
     pub fn tenant_of(&self, headers: &HeaderMap) -> Result<Arc<Tenant>, Failure> {
         let tokens = self.tokens.read().unwrap_or_else(PoisonError::into_inner);
         let name = match &*tokens {
             None => DEFAULT_TENANT.into(),
             Some(tokens) => {
                 let token = presented(headers).ok_or(Failure::Unauthorized(
-                    "a token is needed: `Authorization: Bearer TOKEN`",
+                    "a token is required: send `Authorization: Bearer TOKEN`",
                 ))?;
                 let tenant = tokens.tenant_of(&token, SystemTime::now());
                 Arc::clone(tenant.map_err(Failure::Unauthorized)?)
@@ -96,10 +98,10 @@ impl Authenticator {
         Ok(self.tenant(name)?)
     }
 
-    /// All tenants that the configuration and the tokens name. It makes those that no request has named yet.
+    /// Returns all tenants that the configuration and the token file name, and creates those that do not exist yet.
     ///
     /// # Errors
-    /// If one cannot be made.
+    /// Returns an error if a tenant cannot be created.
     pub fn all(&self) -> Result<Vec<Arc<Tenant>>, TenantError> {
         let tokens = self.tokens.read().unwrap_or_else(PoisonError::into_inner);
         let mut names: Vec<Arc<str>> = match &*tokens {
@@ -113,23 +115,23 @@ impl Authenticator {
         names.into_iter().map(|name| self.tenant(name)).collect()
     }
 
-    /// The tenant of this name. It is made if no request has named it yet.
+    /// Returns the tenant of this name, and creates it if it does not exist yet.
     ///
     /// # Errors
-    /// If it cannot be made.
+    /// Returns an error if the tenant cannot be created.
     pub fn tenant(&self, name: Arc<str>) -> Result<Arc<Tenant>, TenantError> {
         if let Some(tenant) = locked(&self.tenants).get(&name) {
             return Ok(Arc::clone(tenant));
         }
-        // It reads a policy, for which requests of other tenants do not wait.
+        // Loading the policy takes a while, so the lock is not held meanwhile.
         let profile = self.config.profile(&name);
         let http = &self.config.http;
-        let places = self.config.share(http.connections as u64);
-        let places = Places::new(usize::try_from(places).unwrap_or(usize::MAX));
-        // One body finds room in any case.
+        let slots = self.config.share(http.connections as u64);
+        let slots = RequestSlots::new(usize::try_from(slots).unwrap_or(usize::MAX));
+        // The share always has room for one body.
         let bodies = self.config.share(http.bodies.as_u64());
         let budget = self.bodies.share(bodies.max(http.body.as_u64()));
-        let tenant = Tenant::new(Arc::clone(&name), profile, places, budget)?;
+        let tenant = Tenant::new(Arc::clone(&name), profile, slots, budget)?;
         let mut tenants = locked(&self.tenants);
         let first = tenants.entry(name).or_insert_with(|| Arc::new(tenant));
         Ok(Arc::clone(first))
@@ -143,14 +145,14 @@ fn read(path: &Path) -> Result<Tokens, StartError> {
     let text = fs::read_to_string(path).map_err(|cause| wrong(cause.to_string()))?;
     if metadata.permissions().mode() & 0o077 != 0 && has_plain_tokens(&text) {
         return Err(StartError::Usage(format!(
-            "the token file {name} can be read by other users: `chmod 600 {name}`, or let it have digests only \
+            "the token file {name} is readable by other users: `chmod 600 {name}`, or store only digests \
              (`sandfork server token`)"
         )));
     }
     Tokens::read(&text).map_err(wrong)
 }
 
-/// The token of a request, in any of the ways.
+/// Returns the token of a request, from any of the supported headers.
 fn presented(headers: &HeaderMap) -> Option<String> {
     if let Some(key) = headers.get("x-api-key") {
         return key.to_str().ok().map(str::to_owned);
@@ -175,7 +177,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_is_found_in_each_way() {
+    fn token_is_read_from_each_header() {
         for (name, value, token) in [
             ("authorization", "Bearer abc", Some("abc")),
             ("authorization", "bearer  abc", Some("abc")),

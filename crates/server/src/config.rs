@@ -1,4 +1,4 @@
-//! What the server is asked to be: the configuration file, with the command line in place of what both say.
+//! The configuration of the server: the configuration file, overridden by the command line.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -20,33 +20,33 @@ use crate::http::HttpBounds;
 use crate::start_error::StartError;
 use crate::tokens::is_tenant;
 
-/// Where the standard's programs find the collector, if nothing else says it.
-const OTLP: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
+/// The standard environment variable for the collector, used if neither the command line nor the file names one.
+const OTLP_ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
 
-/// A checked configuration.
+/// A validated configuration.
 #[derive(Debug)]
 pub struct Config {
-    /// Where to listen.
+    /// The address to listen on.
     pub listen: SocketAddr,
-    /// The file of the tokens.
+    /// The token file.
     pub token_file: Option<PathBuf>,
-    /// How many runs are active at once.
+    /// The maximum number of concurrent runs.
     pub jobs: Option<NonZeroUsize>,
-    /// How many more wait.
+    /// The maximum number of queued runs.
     pub queue: usize,
-    /// How long what runs may go on when the server is asked to end.
+    /// How long active runs may continue after a request to stop.
     pub drain: Duration,
-    /// The longest time without use of a session.
+    /// The idle timeout of sessions.
     pub session_idle: Duration,
-    /// Bounds of connections.
+    /// Limits of connections and bodies.
     pub http: HttpBounds,
-    /// What encrypts connections.
+    /// The certificate and key for TLS.
     pub tls: Option<TlsFiles>,
-    /// The collector of traces, over plain HTTP.
+    /// The trace collector, over plain HTTP.
     pub otlp: Option<String>,
-    /// What tenants have that the configuration does not name.
+    /// The profile of tenants without a table of their own.
     pub others: Profile,
-    /// What it names.
+    /// The profiles of configured tenants.
     pub tenants: BTreeMap<String, Profile>,
 }
 
@@ -55,19 +55,19 @@ pub struct Config {
 pub struct Profile {
     /// The policy: a built-in name or a file.
     pub policy: String,
-    /// Its keys that are replaced.
+    /// Overrides of policy keys.
     pub set: Vec<Override>,
     /// The quota.
     pub quota: Quota,
 }
 
-/// The files of a certificate and its key, in PEM.
+/// The PEM files of a certificate and its key.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TlsFiles {
-    /// The certificate, and those between it and its authority.
+    /// The certificate chain.
     pub certificate: PathBuf,
-    /// Its private key.
+    /// The private key of the certificate.
     pub key: PathBuf,
 }
 
@@ -102,18 +102,18 @@ struct ProfileTable {
     memory: Option<ByteSize>,
 }
 
-/// Whether it is the address of a host over plain HTTP.
+/// Returns whether an address is a URL of a host over plain HTTP.
 fn is_collector(address: &str) -> bool {
     let address = address.parse::<Uri>().ok();
     address.is_some_and(|uri| uri.scheme_str() == Some("http") && uri.host().is_some())
 }
 
 impl ConfigFile {
-    /// Checks that its bounds let something through.
+    /// Checks that the limits are usable.
     fn check(&self) -> Result<(), String> {
         if self.session_idle.is_some_and(|idle| idle.is_zero()) {
             return Err(
-                "session_idle: without any time, each session is closed at once".to_owned(),
+                "session_idle: 0 closes each session at once: set a longer time".to_owned(),
             );
         }
         let checked = self.http.check();
@@ -122,10 +122,10 @@ impl ConfigFile {
 }
 
 impl Config {
-    /// Merges the file that the arguments name, if they name one, with the arguments.
+    /// Merges the arguments with the configuration file that they name, if any.
     ///
     /// # Errors
-    /// If the file cannot be read or is no configuration, or the result would let everyone run code.
+    /// Returns an error if the file cannot be read or is invalid, or if the result would let everyone run code.
     pub fn of(arguments: &ServeArguments) -> Result<Self, StartError> {
         let sandboxes = &arguments.sandboxes;
         let mut file = ConfigFile::default();
@@ -158,8 +158,9 @@ impl Config {
         let mut tenants = BTreeMap::new();
         for (name, table) in file.tenants {
             if !is_tenant(&name) {
-                let problem =
-                    format!("tenants.{name}: a tenant is named by letters, digits, `-` and `_`");
+                let problem = format!(
+                    "tenants.{name}: a tenant name consists of letters, digits, `-` and `_`"
+                );
                 return Err(invalid(path, problem));
             }
             let mut profile = others.clone();
@@ -187,7 +188,7 @@ impl Config {
                 .otlp
                 .clone()
                 .or(file.otlp)
-                .or_else(|| env::var(OTLP).ok()),
+                .or_else(|| env::var(OTLP_ENDPOINT).ok()),
             others,
             tenants,
         };
@@ -195,44 +196,45 @@ impl Config {
             && !is_collector(collector)
         {
             return Err(StartError::Usage(format!(
-                "the collector `{collector}`: traces are sent over plain HTTP: name one such as http://127.0.0.1:4318, \
-                 which may send them on"
+                "the collector `{collector}` is not a plain HTTP URL: use one such as http://127.0.0.1:4318, \
+                 which can forward traces over TLS"
             )));
         }
         config.may_listen(config.listen)?;
         Ok(config)
     }
 
-    /// Refuses an address at which others could run code.
+    /// Refuses to listen on an address through which others could run code.
     ///
     /// # Errors
-    /// If other machines reach it, and need no token.
+    /// Returns an error if other machines can connect to the address and no tokens are required.
     pub fn may_listen(&self, address: SocketAddr) -> Result<(), StartError> {
         if self.token_file.is_none() && !address.ip().is_loopback() {
             return Err(StartError::Usage(format!(
-                "{address} can be reached from other machines, and without tokens anyone there could run code: add \
+                "{address} is reachable from other machines, where anyone could run code without a token: add \
                  `--token-file FILE`, or listen on 127.0.0.1"
             )));
         }
         Ok(())
     }
 
-    /// How much of something one tenant may have. Where there are several, it leaves the rest to the others.
-    pub fn share(&self, of: u64) -> u64 {
+    /// Returns one tenant's share of a resource: half of it if there may be several tenants, so that the others get the
+    /// rest.
+    pub fn share(&self, total: u64) -> u64 {
         match self.token_file {
-            None => of,
-            Some(_) => (of / 2).max(1),
+            None => total,
+            Some(_) => (total / 2).max(1),
         }
     }
 
-    /// What a tenant has.
+    /// Returns the profile of a tenant.
     pub fn profile(&self, tenant: &str) -> &Profile {
         self.tenants.get(tenant).unwrap_or(&self.others)
     }
 }
 
 impl Profile {
-    /// Replaces what the table has. A policy that is a file is beside the configuration.
+    /// Applies a table. Policy files are relative to the directory of the configuration file.
     fn change(&mut self, table: ProfileTable, directory: &Path) -> Result<(), String> {
         if let Some(policy) = table.policy {
             let is_file = Path::new(&policy).extension().is_some() || policy.contains('/');
@@ -251,7 +253,7 @@ impl Profile {
             .rate
             .is_some_and(|rate| !rate.is_finite() || rate <= 0.0)
         {
-            return Err("rate: the runs in a second are more than none".to_owned());
+            return Err("rate: a number of runs per second must be greater than 0".to_owned());
         }
         let quota = &mut self.quota;
         quota.runs = table.runs.unwrap_or(quota.runs);
@@ -280,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tenant_has_what_all_have_but_for_what_its_table_says() {
+    fn tenant_table_overrides_the_default() {
         let text = "[default]\npolicy = 'strict'\nruns = 3\nset = ['limits.pids=9']\n\
                     [tenants.alpha]\npolicy = 'alpha.toml'\nsessions = 5\nmemory = '1GiB'\ncpu_an_hour = '10min'";
         let config = of(text, ServeArguments::default()).expect("it is read");
@@ -302,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn the_command_line_comes_first() {
+    fn command_line_overrides_the_file() {
         let mut arguments = ServeArguments {
             listen: Some(([127, 0, 0, 1], 9).into()),
             ..ServeArguments::default()
@@ -319,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_reach_needs_tokens() {
+    fn public_address_requires_tokens() {
         let error = of("listen = '0.0.0.0:80'", ServeArguments::default())
             .expect_err("nothing keeps others out");
         assert!(error.to_string().contains("--token-file"), "{error}");
@@ -335,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mistake_is_named_with_its_line() {
+    fn errors_name_the_line() {
         for (text, line) in [
             ("queues = 3", "line 1"),
             ("queue = 3\n[default]\nrats = 1", "line 3"),
@@ -347,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mistake_is_named_with_its_file() {
+    fn errors_name_the_file() {
         for (text, word) in [
             ("polic = 'x'", "polic"),
             ("[http]\nbody = 'much'", "much"),

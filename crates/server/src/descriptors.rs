@@ -1,4 +1,5 @@
-//! How many sessions the descriptors of this process are for, so that connections and the runs of others find some too.
+//! Raises the descriptor limit, and derives from it the number of sessions that may be open, after a reserve for
+//! connections and runs.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -10,104 +11,105 @@ use crate::failure::Failure;
 use crate::locked;
 use crate::tenant::Tenant;
 
-/// What a session takes, or a run: the cgroups, pipes and sockets of a worker. `/proc/PID/fd` has one less.
-const OF_WORKER: usize = 20;
-/// What a tenant takes: an interpreter, and a worker that is ready.
-const OF_TENANT: usize = 2 * OF_WORKER;
+/// The descriptors of a session or a run: the cgroups, pipes and sockets of a worker. `/proc/PID/fd` shows one less.
+const PER_WORKER: usize = 20;
+/// The descriptors of a tenant: an interpreter and a ready worker.
+const PER_TENANT: usize = 2 * PER_WORKER;
 
-/// Raises the limit on descriptors to what this process may have: each connection and each run takes some, and the usual
-/// limit is for programs that use select(2). Guests have a limit of their own.
+/// Raises the soft limit of descriptors to the hard limit, and returns it. Each connection and each run needs some, and
+/// the usual soft limit exists for programs that use select(2). Guests have their own limit.
 ///
 /// # Errors
-/// If the kernel does not let it.
+/// Returns an error if the kernel refuses.
 pub fn raise() -> std::io::Result<usize> {
-    let (_, most) = getrlimit(Resource::RLIMIT_NOFILE)?;
-    setrlimit(Resource::RLIMIT_NOFILE, most, most)?;
-    Ok(usize::try_from(most).unwrap_or(usize::MAX))
+    let (_, limit) = getrlimit(Resource::RLIMIT_NOFILE)?;
+    setrlimit(Resource::RLIMIT_NOFILE, limit, limit)?;
+    Ok(usize::try_from(limit).unwrap_or(usize::MAX))
 }
 
-/// How many sessions so many descriptors are for, beside so many tenants, of which so many runs are active at once.
-fn for_sessions(descriptors: usize, tenants: usize, jobs: usize) -> usize {
+/// Returns how many sessions fit into these descriptors, next to the tenants and the concurrent runs.
+fn session_capacity(descriptors: usize, tenants: usize, jobs: usize) -> usize {
     let others = tenants
-        .saturating_mul(OF_TENANT)
-        .saturating_add(jobs.saturating_mul(OF_WORKER));
-    (descriptors.saturating_sub(others) / OF_WORKER).max(1)
+        .saturating_mul(PER_TENANT)
+        .saturating_add(jobs.saturating_mul(PER_WORKER));
+    (descriptors.saturating_sub(others) / PER_WORKER).max(1)
 }
 
-/// What a client hears when no descriptor is left: others end.
-pub fn none_left() -> Failure {
-    let said = "the server has as many sessions open as it has descriptors for: try again later";
-    Failure::Busy(said.to_owned())
+/// Returns the failure for a lack of descriptors. It is temporary: sessions end.
+pub fn no_descriptors() -> Failure {
+    let message =
+        "the server has as many open sessions as it has file descriptors for: retry later";
+    Failure::Busy(message.to_owned())
 }
 
-/// The places of sessions.
+/// The slots for open sessions.
 #[derive(Clone, Debug)]
-pub struct SessionPlaces {
-    most: usize,
-    of_tenant: usize,
+pub struct SessionSlots {
+    max: usize,
+    max_per_tenant: usize,
     taken: Arc<Mutex<HashMap<Arc<str>, usize>>>,
 }
 
-/// The place of a session, until it is dropped.
+/// The slot of a session, which is free again when this is dropped.
 #[derive(Debug)]
-pub struct SessionPlace {
+pub struct SessionSlot {
     tenant: Arc<str>,
-    of: SessionPlaces,
+    slots: SessionSlots,
 }
 
-impl SessionPlaces {
-    /// Those that these descriptors are for. The log names each tenant whose quota is more than its share.
+impl SessionSlots {
+    /// Computes the number of slots. Logs each tenant whose quota exceeds its share.
     pub fn of(config: &Config, descriptors: usize, tenants: &[Arc<Tenant>], jobs: usize) -> Self {
-        let most = for_sessions(descriptors, tenants.len(), jobs);
-        let of_tenant = usize::try_from(config.share(most as u64)).unwrap_or(usize::MAX);
+        let max = session_capacity(descriptors, tenants.len(), jobs);
+        let max_per_tenant = usize::try_from(config.share(max as u64)).unwrap_or(usize::MAX);
         for tenant in tenants {
             let wanted = config.profile(&tenant.name).quota.sessions;
-            if wanted > of_tenant {
+            if wanted > max_per_tenant {
                 tracing::warn!(
                     tenant = %tenant.name,
-                    "there are descriptors for {of_tenant} of the {wanted} sessions that the tenant may have: raise \
-                     `ulimit -n` (`LimitNOFILE=` of a unit), or lower `sessions`"
+                    "there are file descriptors for only {max_per_tenant} of the {wanted} sessions that the tenant may \
+                     have: raise `ulimit -n` (`LimitNOFILE=` in a systemd unit), or lower `sessions`"
                 );
             }
         }
-        Self::new(most, of_tenant)
+        Self::new(max, max_per_tenant)
     }
 
-    /// So many, of which one tenant has at most this part.
-    pub fn new(most: usize, of_tenant: usize) -> Self {
+    /// Creates `max` slots, of which one tenant may take `max_per_tenant`.
+    pub fn new(max: usize, max_per_tenant: usize) -> Self {
         Self {
-            most,
-            of_tenant,
+            max,
+            max_per_tenant,
             taken: Arc::default(),
         }
     }
 
-    /// Takes one for a session of this tenant.
+    /// Takes a slot for a session of this tenant.
     ///
     /// # Errors
-    /// If none is left.
-    pub fn take(&self, tenant: &Arc<str>) -> Result<SessionPlace, Failure> {
+    /// Returns an error if no slot is free.
+    pub fn take(&self, tenant: &Arc<str>) -> Result<SessionSlot, Failure> {
         let mut taken = locked(&self.taken);
         let own = taken.get(tenant).copied().unwrap_or_default();
-        if own >= self.of_tenant {
+        if own >= self.max_per_tenant {
             return Err(Failure::Busy(format!(
-                "{own} sessions of this tenant are open, as many as the server has descriptors for: close one"
+                "this tenant has {own} open sessions, as many as the server has file descriptors for: close one"
             )));
         }
-        if taken.values().sum::<usize>() >= self.most {
-            return Err(none_left());
+        if taken.values().sum::<usize>() >= self.max {
+            return Err(no_descriptors());
         }
         taken.insert(Arc::clone(tenant), own + 1);
-        Ok(SessionPlace {
+        Ok(SessionSlot {
             tenant: Arc::clone(tenant),
-            of: self.clone(),
+            slots: self.clone(),
         })
     }
 }
 
-impl Drop for SessionPlace {
+impl Drop for SessionSlot {
     fn drop(&mut self) {
-        let mut taken = locked(&self.of.taken);
+        let mut taken = locked(&self.slots.taken);
         if let Some(own) = taken.get_mut(&self.tenant) {
             *own -= 1;
         }
@@ -119,27 +121,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sessions_have_what_tenants_and_runs_leave() {
-        assert_eq!(for_sessions(512, 3, 2), 17);
-        assert_eq!(for_sessions(100, 3, 2), 1);
-        assert!(for_sessions(usize::MAX, 3, 2) > 1 << 32);
+    fn sessions_get_the_descriptors_that_remain() {
+        assert_eq!(session_capacity(512, 3, 2), 17);
+        assert_eq!(session_capacity(100, 3, 2), 1);
+        assert!(session_capacity(usize::MAX, 3, 2) > 1 << 32);
     }
 
     #[test]
-    fn a_tenant_leaves_places_to_others() {
-        let places = SessionPlaces::new(3, 2);
+    fn tenant_leaves_slots_to_others() {
+        let slots = SessionSlots::new(3, 2);
         let (one, other): (Arc<str>, Arc<str>) = ("one".into(), "other".into());
-        let held = [places.take(&one), places.take(&one)];
+        let held = [slots.take(&one), slots.take(&one)];
         assert!(held.iter().all(Result::is_ok));
         let refused = |tenant| {
-            places
+            slots
                 .take(tenant)
                 .is_err_and(|refused| refused.is_overload())
         };
         assert!(refused(&one));
-        let last = places.take(&other);
+        let last = slots.take(&other);
         assert!(last.is_ok() && refused(&other));
         drop(held);
-        assert!(places.take(&one).is_ok());
+        assert!(slots.take(&one).is_ok());
     }
 }

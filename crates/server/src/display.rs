@@ -1,7 +1,8 @@
-//! What a cell showed, as JSON: text as text, bytes as base64, as notebooks have it.
+//! Serializes the displayed values of a cell like Jupyter: text as text, bytes as base64.
 //!
-//! A guest chooses how much that is, and all of it is borrowed from the report until the answer is written. JSON of a guest
-//! is checked and embedded as it is: its values would take a hundred times the memory of its text.
+//! A guest decides how much it displays. Everything is borrowed from the report until the response is written. A
+//! guest's
+//! JSON is validated and embedded verbatim, because parsed values would take a hundred times the memory of their text.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -15,18 +16,18 @@ use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::value::RawValue;
 
-/// One representation of a displayed value.
+/// A displayed value in one media type.
 #[derive(Debug)]
-pub enum Form<'a> {
+pub enum MimeData<'a> {
     /// Text.
     Text(Cow<'a, str>),
-    /// JSON, on one line.
+    /// JSON, on a single line.
     Json(Cow<'a, RawValue>),
     /// Bytes.
     Bytes(&'a [u8]),
 }
 
-impl Serialize for Form<'_> {
+impl Serialize for MimeData<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
             Self::Text(text) => serializer.serialize_str(text),
@@ -36,77 +37,77 @@ impl Serialize for Form<'_> {
     }
 }
 
-/// Representations by media type.
-pub type Forms<'a> = BTreeMap<&'a str, Form<'a>>;
+/// The representations of a displayed value by media type.
+pub type MimeBundle<'a> = BTreeMap<&'a str, MimeData<'a>>;
 
-/// The representations of a displayed value.
-fn representations(display: &DisplayOutput) -> Forms<'_> {
+/// Returns the representations of a displayed value.
+fn representations(display: &DisplayOutput) -> MimeBundle<'_> {
     let buffers = display.buffers();
-    let mut all = Forms::new();
+    let mut all = MimeBundle::new();
     for (kind, value) in display.data() {
-        let form = match (value.text(&buffers), value.bytes(&buffers)) {
-            (Some(text), _) => form(kind, text),
-            (None, Some(bytes)) => Form::Bytes(bytes),
+        let data = match (value.text(&buffers), value.bytes(&buffers)) {
+            (Some(text), _) => mime_data(kind, text),
+            (None, Some(bytes)) => MimeData::Bytes(bytes),
             (None, None) => continue,
         };
-        all.insert(kind, form);
+        all.insert(kind, data);
     }
     all
 }
 
-/// One thing that a cell showed.
+/// One displayed value of a cell.
 #[derive(Debug, Default, Serialize)]
-pub struct Shown<'a> {
-    /// It is the value of the last expression.
+pub struct Displayed<'a> {
+    /// Whether this is the value of the last expression.
     #[serde(rename = "main")]
     pub is_main: bool,
-    /// Its representations.
-    pub data: Forms<'a>,
+    /// The representations of the value.
+    pub data: MimeBundle<'a>,
 }
 
-/// What the cell displayed.
-pub fn shown(report: &CellReport) -> Vec<Shown<'_>> {
-    let shown = report.shown().iter().map(|display| Shown {
+/// Returns the displayed values of a cell.
+pub fn displayed(report: &CellReport) -> Vec<Displayed<'_>> {
+    let displayed = report.shown().iter().map(|display| Displayed {
         is_main: display.is_main(),
         data: representations(display),
     });
-    shown.collect()
+    displayed.collect()
 }
 
-/// The same, and the text of its value, as a notebook shows them.
-pub fn displays(report: &CellReport) -> Vec<Shown<'_>> {
-    let mut displays = shown(report);
+/// Returns the displayed values of a cell, including the text of its last expression, like a notebook.
+pub fn notebook_displays(report: &CellReport) -> Vec<Displayed<'_>> {
+    let mut displays = displayed(report);
     if let Some(text) = value_text(report) {
-        let main = displays.iter().position(|shown| shown.is_main);
+        let main = displays.iter().position(|displayed| displayed.is_main);
         let main = main.unwrap_or_else(|| {
-            displays.push(Shown::default());
+            displays.push(Displayed::default());
             displays.len() - 1
         });
         displays[main].is_main = true;
         displays[main]
             .data
             .entry("text/plain")
-            .or_insert(Form::Text(text));
+            .or_insert(MimeData::Text(text));
     }
     displays
 }
 
-/// Why a cell did not end well.
+/// The error of a cell.
 #[derive(Debug)]
 pub struct CellError {
     /// The class of the exception, or the status of the cell.
     pub name: String,
-    /// Its message, or the limit that was reached.
+    /// The message of the exception, or the limit that was reached.
     pub value: String,
-    /// What Python would print, if there was an exception.
+    /// The Python traceback; empty if there was no exception.
     pub traceback: String,
 }
 
-/// The error of a cell that did not end well.
+/// Returns the error of a cell, or `None` if it succeeded.
 pub fn error(outcome: &Outcome) -> Option<CellError> {
     let (raised, status) = (outcome.error(), outcome.status());
     let (name, value) = match (outcome.limit(), raised) {
-        // What it raises then is the interrupt.
+        // At a limit, the cell's exception is only the interrupt.
         (Some(hit), _) => (
             status.to_string(),
             format!("the cell reached {}", hit.name.key()),
@@ -126,8 +127,9 @@ pub fn error(outcome: &Outcome) -> Option<CellError> {
     })
 }
 
-/// The text of the value of a cell with `ResultMode::Notebook`, which is its `repr` in the guest: as Python's prompt shows it.
-/// Very long ones are shortened.
+/// Returns the text of a cell's value with `ResultMode::Notebook`: its `repr`, computed in the guest like Python's
+/// prompt
+/// does. Very long texts are shortened.
 pub fn value_text(report: &CellReport) -> Option<Cow<'_, str>> {
     let main = report.shown().iter().find(|display| display.is_main());
     let own = main.and_then(|display| display.data().get("text/plain")?.text(&display.buffers()));
@@ -138,18 +140,19 @@ pub fn value_text(report: &CellReport) -> Option<Cow<'_, str>> {
     own.or_else(|| value.map(|value| value.to_string().into()))
 }
 
-/// Text of a guest: as JSON, if it is some.
-fn form<'a>(kind: &str, text: Cow<'a, str>) -> Form<'a> {
-    // Those of E2B's clients are objects.
+/// Returns a guest's text as JSON if its media type says so and it is valid, otherwise as text.
+fn mime_data<'a>(kind: &str, text: Cow<'a, str>) -> MimeData<'a> {
+    // E2B's own media types are JSON objects.
     let is_json = kind == "application/json" || kind.ends_with("+json") || kind.starts_with("e2b/");
     let read = if is_json { json(&text) } else { None };
     match read {
-        Some(json) => Form::Json(json),
-        None => Form::Text(text),
+        Some(json) => MimeData::Json(json),
+        None => MimeData::Text(text),
     }
 }
 
-/// JSON on one line, since answers have lines. A line ends only between values: in a string it is escaped.
+/// Puts JSON on a single line, because responses are line-based. In valid JSON, a literal newline occurs only between
+/// values; in strings it is escaped.
 fn json<'a>(text: &Cow<'a, str>) -> Option<Cow<'a, RawValue>> {
     const ENDS: [char; 2] = ['\n', '\r'];
     let Bounded = serde_json::from_str(text).ok()?;
@@ -165,8 +168,8 @@ fn json<'a>(text: &Cow<'a, str>) -> Option<Cow<'a, RawValue>> {
     }
 }
 
-/// Any JSON that clients can read, of which nothing is kept. [`serde::de::IgnoredAny`] has no bound of nesting, and lets
-/// through what is no text and no number.
+/// Validates JSON without keeping it. Unlike [`serde::de::IgnoredAny`], it bounds the nesting and rejects invalid
+/// strings and numbers.
 struct Bounded;
 
 impl<'de> Deserialize<'de> for Bounded {
@@ -222,10 +225,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn json_is_embedded_on_one_line_and_what_is_none_is_text() {
+    fn valid_json_is_embedded_and_invalid_json_is_text() {
         let written = |kind, text: &str| {
-            let form = form(kind, Cow::Borrowed(text));
-            serde_json::to_string(&form).expect("it is written")
+            let data = mime_data(kind, Cow::Borrowed(text));
+            serde_json::to_string(&data).expect("it is written")
         };
         let text = "{\"a\":\r\n [1, \"\\n\", 12345678901234567890123]}";
         let line = r#"{"a":   [1, "\n", 12345678901234567890123]}"#;
@@ -237,7 +240,7 @@ mod tests {
             let quoted = serde_json::to_string(no_json).expect("it is written");
             assert_eq!(written("application/json", no_json), quoted);
         }
-        let bytes = serde_json::to_string(&Form::Bytes(b"abcd")).expect("it is written");
+        let bytes = serde_json::to_string(&MimeData::Bytes(b"abcd")).expect("it is written");
         assert_eq!(bytes, r#""YWJjZA==""#);
     }
 }

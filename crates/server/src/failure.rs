@@ -1,4 +1,4 @@
-//! Why a request has no result, and the status that says so.
+//! The reasons why a request fails, and their HTTP statuses and responses.
 
 use std::sync::Arc;
 
@@ -15,68 +15,68 @@ use serde_json::json;
 use crate::account::Refusal;
 use crate::shortened;
 
-/// Why a request has no result. What a guest does is a result.
+/// The reason why a request has no result. Whatever guest code does is a result, not a failure.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
-    /// No token, or none that is accepted.
+    /// The token is missing or invalid.
     #[error("{0}")]
     Unauthorized(&'static str),
-    /// A page of another site has a browser send it.
+    /// A browser sent the request on behalf of a page of another site.
     #[error("{0}")]
-    OtherSite(&'static str),
-    /// The body is not what it must be.
+    CrossSite(&'static str),
+    /// The request is invalid.
     #[error("{0}")]
     Request(String),
-    /// The session has ended, with what it had.
+    /// The session has ended, and its state is lost.
     #[error("{0}")]
     Ended(String),
-    /// There is no such thing, or it is another tenant's.
+    /// The resource does not exist, or belongs to another tenant.
     #[error("{0}")]
     NotFound(String),
-    /// The path has other methods.
-    #[error("this path has no method {0}: the header `allow` names those that it has")]
+    /// The path does not support the method.
+    #[error("this path does not support {0}: see the `allow` header")]
     Method(Method),
-    /// There is such a thing already.
+    /// The resource already exists.
     #[error("{0}")]
     Exists(String),
-    /// What a protocol has and this server does not.
+    /// A feature of the protocol that this server does not support.
     #[error("{0}")]
     Unsupported(String),
-    /// The body is too long.
+    /// The body exceeds the limit of a single body.
     #[error("the body is longer than {0} bytes")]
     TooLong(u64),
-    /// It would not fit if there were nothing else.
+    /// The body or the response exceeds the tenant's whole budget.
     #[error(
-        "the body or the answer takes {needed} bytes of memory, and all of this tenant's may take {most}: make it shorter, \
-         or raise `http.bodies` of the server"
+        "the body or the response needs {needed} bytes of memory, but this tenant's limit is {most}: make it shorter, \
+         or raise `http.bodies` in the server's configuration"
     )]
     NeverFits {
-        /// The bytes that it takes.
+        /// The bytes that are needed.
         needed: u64,
-        /// The bytes that there are.
+        /// The bytes of the whole budget.
         most: u64,
     },
-    /// What a client waits for was not kept.
+    /// Data that the client requested was lost.
     #[error("{0}")]
     Lost(String),
-    /// The client is too slow.
-    #[error("the body did not come in time")]
+    /// The client sends or reads too slowly.
+    #[error("the client sent or read data too slowly")]
     TooSlow,
-    /// The tenant uses as much as it may.
+    /// A quota of the tenant is used up.
     #[error(transparent)]
     Quota(#[from] Refusal),
-    /// The server has too much to do.
+    /// The server is overloaded.
     #[error("{0}")]
     Busy(String),
-    /// The server is asked to end.
-    #[error("the server ends: try another one, or again later")]
+    /// The server is shutting down.
+    #[error("the server is shutting down: use another server or retry later")]
     Draining,
     /// No sandbox could be provided.
     #[error("{0}")]
     Sandbox(sandfork::Error),
-    /// A mistake of the server.
-    #[error("the server made a mistake; its log has more")]
-    Mistake,
+    /// A bug in the server.
+    #[error("internal server error: see the server's log")]
+    Internal,
 }
 
 impl From<sandfork::Error> for Failure {
@@ -102,16 +102,16 @@ impl From<QueryRejection> for Failure {
     }
 }
 
-/// What a path has. As a `Result`, so that its failure is answered in the form of the protocol.
+/// The parameters of a path, as a `Result`, so that a failure is rendered in the form of the protocol.
 pub type InPath<T> = Result<Path<T>, PathRejection>;
 
 impl Failure {
-    /// The status of the answer.
+    /// Returns the HTTP status.
     pub fn status(&self) -> StatusCode {
         self.answer().0
     }
 
-    /// A word for it, for programs and metrics.
+    /// Returns a keyword for programs and metrics.
     pub fn kind(&self) -> &'static str {
         self.answer().1
     }
@@ -119,7 +119,7 @@ impl Failure {
     fn answer(&self) -> (StatusCode, &'static str) {
         match self {
             Self::Unauthorized(_) => (StatusCode::UNAUTHORIZED, "unauthorized"),
-            Self::OtherSite(_) => (StatusCode::FORBIDDEN, "cross-site"),
+            Self::CrossSite(_) => (StatusCode::FORBIDDEN, "cross-site"),
             Self::Request(_) => (StatusCode::UNPROCESSABLE_ENTITY, "request"),
             Self::NotFound(_) | Self::Ended(_) => (StatusCode::NOT_FOUND, "not-found"),
             Self::Method(_) => (StatusCode::METHOD_NOT_ALLOWED, "method-not-allowed"),
@@ -134,26 +134,27 @@ impl Failure {
             Self::Busy(_) => (StatusCode::TOO_MANY_REQUESTS, "busy"),
             Self::Draining => (StatusCode::SERVICE_UNAVAILABLE, "draining"),
             Self::Sandbox(_) => (StatusCode::SERVICE_UNAVAILABLE, "sandbox"),
-            Self::Mistake => (StatusCode::INTERNAL_SERVER_ERROR, "internal"),
+            Self::Internal => (StatusCode::INTERNAL_SERVER_ERROR, "internal"),
         }
     }
 
-    /// The sentence for clients. The middle of one that quotes a long request is left out: no memory is held for it.
+    /// Returns the message for clients. Its middle is omitted if it quotes a long request, because no memory is
+    /// reserved for it.
     pub fn message(&self) -> String {
-        const MOST: usize = 2 << 10;
-        shortened(self.to_string().as_bytes(), MOST)
+        const MAX_CHARACTERS: usize = 2 << 10;
+        shortened(self.to_string().as_bytes(), MAX_CHARACTERS)
     }
 
-    /// Whether another attempt may succeed.
+    /// Returns whether a retry may succeed.
     pub fn is_overload(&self) -> bool {
         matches!(self, Self::Quota(_) | Self::Busy(_) | Self::Draining)
     }
 }
 
-/// The answer of Sandfork's own API.
+/// Renders the failure in the form of Sandfork's own API.
 impl IntoResponse for Failure {
     fn into_response(self) -> Response {
-        let mut response = self.own_answer();
+        let mut response = self.default_response();
         response.extensions_mut().insert(FailureKind(self.kind()));
         response.extensions_mut().insert(Arc::new(self));
         response
@@ -161,8 +162,9 @@ impl IntoResponse for Failure {
 }
 
 impl Failure {
-    /// The answer of Sandfork's own API, without what tells of the failure itself.
-    pub fn own_answer(&self) -> Response {
+    /// Renders the failure in the form of Sandfork's own API, without the extensions that mark the response as a
+    /// failure.
+    pub fn default_response(&self) -> Response {
         let body = json!({ "error": { "kind": self.kind(), "message": self.message() } });
         let mut response = (self.status(), Json(body)).into_response();
         let headers = response.headers_mut();
@@ -179,27 +181,30 @@ impl Failure {
     }
 }
 
-/// How a protocol answers failures.
-type Form = fn(&Failure) -> Response;
+/// Renders a failure in the form of a protocol.
+type Renderer = fn(&Failure) -> Response;
 
-/// Has routes answer their failures in this form.
-pub fn answer_in<S: Clone + Send + Sync + 'static>(form: Form, routes: Router<S>) -> Router<S> {
-    let formed = move |response: Response| async move { in_form(form, response) };
+/// Adds a layer that renders the failures of routes in this form.
+pub fn render_failures<S: Clone + Send + Sync + 'static>(
+    renderer: Renderer,
+    routes: Router<S>,
+) -> Router<S> {
+    let formed = move |response: Response| async move { rendered_by(renderer, response) };
     routes.layer(map_response(formed))
 }
 
-/// Answers in this form, where the response is a failure that has none yet.
-pub fn in_form(form: Form, mut response: Response) -> Response {
+/// Renders a response in this form, if it is a failure that has not been rendered yet.
+pub fn rendered_by(renderer: Renderer, mut response: Response) -> Response {
     let Some(failure) = response.extensions_mut().remove::<Arc<Failure>>() else {
         return response;
     };
-    let mut formed = form(&failure);
+    let mut formed = renderer(&failure);
     let kind = FailureKind(failure.kind());
     formed.extensions_mut().insert(kind);
     formed
 }
 
-/// Why the request of a response failed, for the log.
+/// The keyword of a failure, for the log.
 #[derive(Clone, Copy, Debug)]
 pub struct FailureKind(pub &'static str);
 
@@ -210,7 +215,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_quotes_the_beginning_and_the_end_of_a_long_request() {
+    fn message_omits_the_middle_of_a_long_quotation() {
         let short = Failure::Request("`é` is no field".to_owned());
         assert_eq!(short.message(), "`é` is no field");
         let long = Failure::Request(format!("`{}` is no field", "é".repeat(1 << 20)));

@@ -1,4 +1,4 @@
-//! Files of requests, of their answers, and of sessions.
+//! Files in requests, responses and sessions.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -16,13 +16,13 @@ use crate::failure::Failure;
 use crate::http::{Budget, Held};
 use crate::locked;
 
-/// The files of a request.
+/// The files of a request: base64 by path.
 pub type Encoded = BTreeMap<String, Option<String>>;
 
-/// Decodes the files of a request, each in place of its text. A file without contents is none.
+/// Decodes the files of a request. Files without contents are skipped.
 ///
 /// # Errors
-/// If one is not base64, or its path leads out of the work directory.
+/// Returns an error if a file is not valid base64, or if its path leads out of the work directory.
 pub fn decoded(files: Encoded) -> Result<Vec<(GuestPath, Vec<u8>)>, Failure> {
     let files = files
         .into_iter()
@@ -30,48 +30,48 @@ pub fn decoded(files: Encoded) -> Result<Vec<(GuestPath, Vec<u8>)>, Failure> {
     let decode = |(path, contents): (String, String)| {
         let bytes = STANDARD.decode(contents.trim_ascii());
         let bytes =
-            bytes.map_err(|_| Failure::Request(format!("files: `{path}` is not base64")))?;
+            bytes.map_err(|_| Failure::Request(format!("files: `{path}` is not valid base64")))?;
         Ok((guest_path(&path)?, bytes))
     };
     files.map(decode).collect()
 }
 
-/// Writes a file of a session, with the directories above it. One without room for that stays as it was, and a new one is
-/// removed.
+/// Writes a file of a session, creating its parent directories. If there is not enough space, an existing file stays
+/// unchanged and a new one is removed.
 ///
 /// # Errors
-/// If the path leads out of the work directory, or there is no room.
+/// Returns an error if the path leads out of the work directory, or if there is not enough space.
 pub fn put(session: &mut Session, path: &str, contents: &[u8]) -> Result<(), Failure> {
-    // Before the directories above it: an error names the path that was sent.
+    // Check the path before creating directories, so that an error quotes the path that was sent.
     guest_path(path)?;
     if let Some((directory, _)) = path.rsplit_once('/').filter(|(above, _)| !above.is_empty()) {
         session.make_dir(directory, Parents::Made)?;
     }
     let was_there = session.stat(path).is_ok();
-    // With its contents: it is emptied only when there is room for others.
+    // Open without truncating: the file is replaced only once there is space for the new contents.
     let file = session.open_write(path, Contents::Kept)?;
     replace(file, contents).map_err(|error| {
         if !was_there {
-            // The guest may have removed it.
+            // The guest may already have removed it.
             _ = session.remove(path, Removal::Single);
         }
         let remedy = match error.kind() {
-            io::ErrorKind::StorageFull => ": `filesystem.work_size` of the policy is all there is",
+            io::ErrorKind::StorageFull => ": the limit is `filesystem.work_size` of the policy",
             _ => "",
         };
         Failure::Request(format!("`{path}`: {error}{remedy}"))
     })
 }
 
-/// Writes these contents in place of a file's, in the file itself: the guest may have it open.
+/// Replaces the contents of a file in place, because the guest may have the file open.
 fn replace(mut file: File, contents: &[u8]) -> io::Result<()> {
-    // It was opened to append.
+    // Clear `O_APPEND`, with which the file was opened.
     fcntl(&file, FcntlArg::F_SETFL(OFlag::empty()))?;
     let (before, size) = (file.metadata()?.len(), contents.len() as u64);
     if before > 0 && size > 0 {
         let whole = i64::try_from(size).map_err(io::Error::other)?;
         if let Err(errno) = posix_fallocate(&file, 0, whole)
-            // With another error, this file system reserves nothing.
+            // Other errors mean that this file system does not support preallocation.
             && matches!(errno, Errno::ENOSPC | Errno::EDQUOT | Errno::EFBIG)
         {
             file.set_len(before)?;
@@ -83,31 +83,31 @@ fn replace(mut file: File, contents: &[u8]) -> io::Result<()> {
     file.set_len(size)
 }
 
-/// Reads a file of a session, and holds its memory.
+/// Reads a file of a session, and reserves memory for it.
 ///
 /// # Errors
-/// If there is none, or it has more bytes than an answer may have.
+/// Returns an error if the file does not exist or exceeds the maximum size of a response.
 pub fn read(
-    most: u64,
+    max: u64,
     budget: &Budget,
     session: &mut Session,
     path: &str,
 ) -> Result<(Vec<u8>, Held), Failure> {
     let (file, size) = session.open_read(path).map_err(failed)?;
-    if size > most {
+    if size > max {
         return Err(Failure::Request(format!(
-            "`{path}` has {size} bytes, more than the {most} of an answer"
+            "`{path}` has {size} bytes, but a response has at most {max}"
         )));
     }
     let held = budget.hold(size)?;
     let mut bytes = Vec::new();
-    // The guest may go on writing.
+    // The guest may append to the file meanwhile.
     let read = file.take(size).read_to_end(&mut bytes);
     read.map_err(|error| Failure::Request(format!("`{path}`: {error}")))?;
     Ok((bytes, held))
 }
 
-/// An error of a file: what is missing is not found, and all else is a mistake of the request.
+/// Converts a file error: a missing file becomes `NotFound`, everything else an invalid request.
 pub fn failed(error: sandfork::Error) -> Failure {
     let kind = error
         .errno()
@@ -118,19 +118,19 @@ pub fn failed(error: sandfork::Error) -> Failure {
     }
 }
 
-/// A path in the work directory.
+/// Parses a path in the work directory.
 ///
 /// # Errors
-/// If it leads elsewhere.
+/// Returns an error if the path leads out of it.
 pub fn guest_path(path: &str) -> Result<GuestPath, Failure> {
     Ok(GuestPath::of_file(path)?)
 }
 
-/// Files that a guest left.
+/// Files to collect from a guest after its run.
 #[derive(Clone, Debug)]
 pub struct Fetched {
     paths: Vec<(String, GuestPath)>,
-    most: u64,
+    max_bytes: u64,
     found: Arc<Mutex<Found>>,
 }
 
@@ -141,30 +141,30 @@ struct Found {
 }
 
 impl Fetched {
-    /// Will fetch these, and no more bytes than `most` of all together.
+    /// Prepares to collect these files, up to `max_bytes` in total.
     ///
     /// # Errors
-    /// If one leads out of the work directory.
-    pub fn new(paths: &[String], most: u64) -> Result<Self, Failure> {
+    /// Returns an error if a path leads out of the work directory.
+    pub fn new(paths: &[String], max_bytes: u64) -> Result<Self, Failure> {
         let paths = paths
             .iter()
             .map(|path| Ok((path.clone(), guest_path(path)?)));
         Ok(Self {
             paths: paths.collect::<Result<_, Failure>>()?,
-            most,
+            max_bytes,
             found: Arc::default(),
         })
     }
 
-    /// Adds them to what the request brings.
-    pub fn from(&self, request: Request) -> Request {
+    /// Adds the files to those that a run collects.
+    pub fn add_to(&self, request: Request) -> Request {
         if self.paths.is_empty() {
             return request;
         }
         let paths = self.paths.iter().map(|(_, path)| path.clone()).collect();
         let fetched = self.clone();
         request.fetch(paths, move |number, opened| {
-            // What the guest did not leave is missing in the answer.
+            // Files that the guest did not create are omitted from the response.
             if let Ok((file, _)) = opened {
                 fetched.keep(number, file);
             }
@@ -174,22 +174,22 @@ impl Fetched {
     fn keep(&self, number: usize, file: File) {
         let mut found = locked(&self.found);
         let mut bytes = Vec::new();
-        let left = self.most - found.bytes;
+        let left = self.max_bytes - found.bytes;
         let read = file.take(left + 1).read_to_end(&mut bytes);
-        // What does not fit is missing rather than torn.
+        // A file that does not fit is omitted rather than truncated.
         if read.is_ok() && bytes.len() as u64 <= left {
             found.bytes += bytes.len() as u64;
             found.files.insert(self.paths[number].0.clone(), bytes);
         }
     }
 
-    /// One of them, as it was.
+    /// Takes a collected file.
     pub fn take(&self, path: &str) -> Option<Vec<u8>> {
         let mut found = locked(&self.found);
         found.files.remove(path)
     }
 
-    /// All of them, encoded.
+    /// Returns all collected files in base64.
     pub fn encoded(&self) -> BTreeMap<String, String> {
         let found = locked(&self.found);
         let encode = |(path, bytes): (&String, &Vec<u8>)| (path.clone(), STANDARD.encode(bytes));

@@ -1,4 +1,4 @@
-//! Which tenants may have sessions whose memory the host does not have.
+//! Warns about tenants whose sessions could need more memory than the host has.
 
 use std::fs::read_to_string;
 use std::sync::Arc;
@@ -7,13 +7,13 @@ use crate::config::Config;
 use crate::sandboxes::Variant;
 use crate::tenant::Tenant;
 
-/// Names each tenant whose sessions may come to use more than the host's memory together.
+/// Logs a warning for each tenant whose sessions could together use more than the host's memory.
 pub fn warn(config: &Config, tenants: &[Arc<Tenant>]) {
-    // Without the file, nothing is known.
-    let Some(has) = read_to_string("/proc/meminfo")
+    // Without `/proc/meminfo`, nothing can be checked.
+    let Some(total) = read_to_string("/proc/meminfo")
         .ok()
         .as_deref()
-        .and_then(total)
+        .and_then(total_memory)
     else {
         return;
     };
@@ -21,11 +21,11 @@ pub fn warn(config: &Config, tenants: &[Arc<Tenant>]) {
         let quota = &config.profile(&tenant.name).quota;
         let each = tenant.sandboxes.memory(Variant::default());
         let all = each.saturating_mul(quota.sessions as u64);
-        let most = quota.memory.map_or(all, |memory| memory.min(all));
-        if most > has {
+        let needed = quota.memory.map_or(all, |memory| memory.min(all));
+        if needed > total {
             tracing::warn!(
                 tenant = %tenant.name,
-                "the {} sessions that the tenant may have may come to use {most} bytes of memory, and the host has {has}: lower \
+                "the tenant's {} sessions could use {needed} bytes of memory, but the host has only {total}: lower \
                  `sessions` or `limits.memory`, or set `memory`",
                 quota.sessions
             );
@@ -33,8 +33,8 @@ pub fn warn(config: &Config, tenants: &[Arc<Tenant>]) {
     }
 }
 
-/// The bytes of memory that the host has (`proc_meminfo(5)`).
-fn total(meminfo: &str) -> Option<u64> {
+/// Parses the total memory in bytes (`proc_meminfo(5)`).
+fn total_memory(meminfo: &str) -> Option<u64> {
     let line = meminfo
         .lines()
         .find_map(|line| line.strip_prefix("MemTotal:"))?;
@@ -47,11 +47,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_kernel_says_how_much_there_is() {
+    fn total_memory_is_parsed_from_meminfo() {
         assert_eq!(
-            total("MemTotal:       16 kB\nMemFree: 1 kB\n"),
+            total_memory("MemTotal:       16 kB\nMemFree: 1 kB\n"),
             Some(16 << 10)
         );
-        assert_eq!(total(""), None);
+        assert_eq!(total_memory(""), None);
     }
 }

@@ -1,9 +1,12 @@
-//! Sandfork behind HTTP: one port that speaks the protocols of existing clients, and one of its own.
+//! The HTTP server: runs untrusted Python for clients of existing protocols and of Sandfork's own API, on a single
+//! port.
 //!
-//! `config` and `tokens` say who may ask for how much, and `account` counts it: all three are data. A `tenant`
-//! has sandboxes of one policy. `http` accepts connections and reads bodies within a budget. `e2b`, `fusion`, `mcp` and
-//! `v1` are the protocols: they turn a body into a request for a sandbox, and an outcome into an answer. `page` is a
-//! client of `v1` for browsers.
+//! `config` and `tokens` define who may use how much, and `account` tracks the usage; these three do no I/O beyond
+//! reading
+//! their files. A `tenant` has sandboxes of one policy. `http` accepts connections and reads bodies within a memory
+//! budget.
+//! `e2b`, `fusion`, `mcp` and `v1` implement the protocols: each converts a request body into a sandbox request, and an
+//! outcome into a response. `page` is a web client of `v1`.
 
 mod account;
 mod activity;
@@ -39,14 +42,15 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub use server::command;
 
-/// Locks what a thread that panicked may have held: it leaves nothing half done.
+/// Locks a mutex and ignores poisoning: a thread that panics leaves no partial update.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A text, or the beginning and the end of a long one. What is not UTF-8 is U+FFFD. No more is copied: what a guest writes
-/// may be long.
-fn shortened(text: &[u8], most: usize) -> String {
+/// Returns a text, or the beginning and the end of a long one. Invalid UTF-8 becomes U+FFFD. Copies no more than it
+/// returns,
+/// because a guest's output may be long.
+fn shortened(text: &[u8], max: usize) -> String {
     let chars = || {
         text.utf8_chunks().flat_map(|chunk| {
             let replacement = (!chunk.invalid().is_empty()).then_some(char::REPLACEMENT_CHARACTER);
@@ -54,11 +58,11 @@ fn shortened(text: &[u8], most: usize) -> String {
         })
     };
     let count = chars().count();
-    if count <= most {
+    if count <= max {
         return chars().collect();
     }
-    let half = most / 2;
+    let half = max / 2;
     let begin: String = chars().take(half).collect();
     let end: String = chars().skip(count - half).collect();
-    format!("{begin}\n[{} characters are left out]\n{end}", count - most)
+    format!("{begin}\n[{} characters are left out]\n{end}", count - max)
 }

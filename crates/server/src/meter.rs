@@ -1,4 +1,4 @@
-//! What sessions use between their cells, of which no outcome tells: their tenants are charged with it.
+//! Charges tenants for the CPU time that sessions use between their cells, which no outcome reports.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
@@ -10,24 +10,24 @@ use crate::locked;
 use crate::metrics::Metrics;
 use crate::tenant::Tenant;
 
-/// The calls of which one counts what no quota bounds: counting takes time.
+/// Sessions without a CPU quota are measured only in one of this many rounds, because measuring takes time.
 const FOR_METRICS: u64 = 10;
 
-/// The count of one session. Dropped after the session, it charges for what the end of that counts.
+/// The meter of one session. It is dropped after the session, and then charges for the session's end.
 #[derive(Debug)]
 pub struct Meter {
     interrupter: Interrupter,
     tenant: Arc<Tenant>,
     metrics: Arc<Metrics>,
-    /// What its tenant was charged with.
+    /// The CPU time that was already charged.
     charged: Mutex<Duration>,
 }
 
-/// A session, and what it uses between its cells, which is charged for the last time when the session has ended.
+/// A session and its meter, in this order: the meter charges for the last time after the session has ended.
 pub type Metered = (Session, Arc<Meter>);
 
 impl Meter {
-    /// Charges the tenant with what was counted since this was called last.
+    /// Charges the tenant for the CPU time since the last call.
     pub fn charge(&self) {
         let mut charged = locked(&self.charged);
         let counted = self.interrupter.cpu_between_cells();
@@ -44,17 +44,17 @@ impl Drop for Meter {
     }
 }
 
-/// The counts of all sessions.
+/// The meters of all sessions.
 #[derive(Debug)]
 pub struct Meters {
     all: Mutex<Vec<Weak<Meter>>>,
-    /// How often all were charged.
+    /// The number of calls of `charge`.
     calls: AtomicU64,
     metrics: Arc<Metrics>,
 }
 
 impl Meters {
-    /// None yet.
+    /// Creates an empty collection.
     pub fn new(metrics: &Arc<Metrics>) -> Self {
         Self {
             all: Mutex::default(),
@@ -63,7 +63,7 @@ impl Meters {
         }
     }
 
-    /// Counts what a session of this tenant uses, until the result is dropped.
+    /// Adds a session, which is metered until the returned value is dropped.
     pub fn add(&self, tenant: &Arc<Tenant>, session: &Session) -> Arc<Meter> {
         let meter = Arc::new(Meter {
             interrupter: session.interrupter(),
@@ -75,8 +75,9 @@ impl Meters {
         meter
     }
 
-    /// Charges for all sessions. Those of tenants whose processor time is bounded count again for the next call; others,
-    /// which only metrics need, each [`FOR_METRICS`] calls. Waits for none of them.
+    /// Charges for all sessions, and requests new measurements for the next call: of tenants with a CPU quota each
+    /// time, of the
+    /// others, for the metrics only, every [`FOR_METRICS`] calls. Does not wait for the measurements.
     pub fn charge(&self) {
         let for_metrics = self
             .calls

@@ -1,4 +1,4 @@
-//! What is counted, in the text format of Prometheus.
+//! Metrics in the text format of Prometheus.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -12,10 +12,10 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Metric, Registry, Unit};
 use sandfork::Outcome;
 
-/// What a count is of: a name and a value.
+/// A label: its name and value.
 type Label = (&'static str, Arc<str>);
 
-/// The counts of a server.
+/// The metrics of a server.
 #[derive(Debug)]
 pub struct Metrics {
     registry: Registry,
@@ -25,13 +25,13 @@ pub struct Metrics {
     answers: Family<[Label; 2], Counter>,
     refusals: Family<[Label; 2], Counter>,
     times: Family<[Label; 1], Histogram>,
-    /// Open sessions.
+    /// The number of open sessions.
     pub sessions: Gauge,
-    /// Open connections.
+    /// The number of open connections.
     pub connections: Gauge,
 }
 
-/// From a millisecond, which a fresh sandbox takes, to minutes.
+/// Creates a histogram with buckets from one millisecond, the time of a fresh sandbox, to two minutes.
 fn histogram() -> Histogram {
     const BOUNDS: [f64; 14] = [
         0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 30.0, 120.0,
@@ -39,49 +39,44 @@ fn histogram() -> Histogram {
     Histogram::new(BOUNDS)
 }
 
-/// Has the text of all counts show this one.
-fn added<M: Metric + Clone>(to: &mut Registry, name: &str, about: &str, count: M) -> M {
+/// Registers a metric.
+fn register<M: Metric + Clone>(to: &mut Registry, name: &str, about: &str, count: M) -> M {
     to.register(name, about, count.clone());
     count
 }
 
-/// The same for a count of seconds.
-fn of_seconds<M: Metric + Clone>(to: &mut Registry, name: &str, about: &str, count: M) -> M {
+/// Registers a metric in seconds.
+fn register_seconds<M: Metric + Clone>(to: &mut Registry, name: &str, about: &str, count: M) -> M {
     to.register_with_unit(name, about, Unit::Seconds, count.clone());
     count
 }
 
 impl Metrics {
-    /// Counts of nothing yet.
+    /// Creates the metrics.
     pub fn new() -> Self {
         let mut registry = Registry::with_prefix("sandfork");
         let all = &mut registry;
         let times = || Family::new_with_constructor(histogram as fn() -> Histogram);
-        let of_phases = "The time of each phase of a run, as `usage.phases` of its outcome has it";
+        let of_phases = "The time of each phase of a run, as in `usage.phases` of its outcome";
         Self {
-            runs: added(
+            runs: register(
                 all,
                 "runs",
                 "Runs and cells that ended, by status",
                 Family::default(),
             ),
-            phases: of_seconds(all, "phase", of_phases, times()),
-            cpu: of_seconds(all, "cpu", "Processor time of guests", Family::default()),
-            answers: added(all, "answers", "Answers of the server", Family::default()),
-            times: of_seconds(all, "answer", "The time of an answer", times()),
-            refusals: added(
-                all,
-                "refusals",
-                "Requests without a result",
-                Family::default(),
-            ),
-            sessions: added(all, "sessions", "Open sessions", Gauge::default()),
-            connections: added(all, "connections", "Open connections", Gauge::default()),
+            phases: register_seconds(all, "phase", of_phases, times()),
+            cpu: register_seconds(all, "cpu", "CPU time of guests", Family::default()),
+            answers: register(all, "answers", "HTTP responses", Family::default()),
+            times: register_seconds(all, "answer", "The time until a response", times()),
+            refusals: register(all, "refusals", "Requests that failed", Family::default()),
+            sessions: register(all, "sessions", "Open sessions", Gauge::default()),
+            connections: register(all, "connections", "Open connections", Gauge::default()),
             registry,
         }
     }
 
-    /// Counts a run or a cell that has ended.
+    /// Records a run or a cell that has ended.
     pub fn ended(&self, tenant: &Arc<str>, outcome: &Outcome) {
         let usage = outcome.usage();
         let status = outcome.status().as_str().into();
@@ -94,13 +89,13 @@ impl Metrics {
         }
     }
 
-    /// Counts processor time of a tenant's guests.
+    /// Records CPU time of a tenant's guests.
     pub fn used(&self, tenant: &Arc<str>, time: Duration) {
         let cpu = self.cpu.get_or_create(&[("tenant", Arc::clone(tenant))]);
         cpu.inc_by(time.as_secs_f64());
     }
 
-    /// Counts an answer.
+    /// Records a response.
     pub fn answered(&self, route: &Arc<str>, code: u16, time: Duration) {
         let route = ("route", Arc::clone(route));
         let times = self.times.get_or_create(std::array::from_ref(&route));
@@ -109,13 +104,13 @@ impl Metrics {
         self.answers.get_or_create(&[route, code]).inc();
     }
 
-    /// Counts a request without a result.
+    /// Records a failed request.
     pub fn refused(&self, tenant: &Arc<str>, kind: &'static str) {
         let of_tenant = [("tenant", Arc::clone(tenant)), ("kind", kind.into())];
         self.refusals.get_or_create(&of_tenant).inc();
     }
 
-    /// The text of all counts.
+    /// Encodes all metrics.
     pub fn text(&self) -> String {
         let mut text = String::new();
         // Writing to a string does not fail.
@@ -129,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_count_has_its_labels() {
+    fn metrics_have_their_labels() {
         let metrics = Metrics::new();
         metrics.refused(&"a".into(), "quota");
         metrics.used(&"a".into(), Duration::from_millis(1500));

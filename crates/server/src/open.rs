@@ -1,4 +1,4 @@
-//! An open session: who uses it, and its end.
+//! An open session: serializes its users, and closes it.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
@@ -7,58 +7,58 @@ use sandfork::session::{Interrupter, Programs, Session, Watcher};
 use sandfork::{Admission, Cancel};
 use tokio::sync::{Mutex as Turns, OwnedMappedMutexGuard, OwnedMutexGuard};
 
-use crate::descriptors::SessionPlace;
+use crate::descriptors::SessionSlot;
 use crate::failure::Failure;
 use crate::locked;
 use crate::meter::{Meter, Metered};
 use crate::metrics::Metrics;
 use crate::running::{blocking, when_admitted};
-use crate::sessions::closed;
+use crate::sessions::drop_blocking;
 use crate::tenant::{Opened, Tenant};
 
 /// An open session.
 #[derive(Debug)]
 pub struct Open {
-    /// Its id.
+    /// The id of the session.
     pub id: String,
-    /// When it was opened.
+    /// The time at which it was opened.
     pub opened: SystemTime,
-    /// How long it may be without use.
+    /// The idle timeout.
     pub idle: Duration,
-    /// Whose it is.
+    /// The tenant that owns it.
     pub tenant: Arc<Tenant>,
-    /// Requests for it take turns, in their order. Without it, the session has ended.
+    /// The session, which requests use in the order of their arrival; `None` once it has ended.
     session: Arc<Turns<Option<Session>>>,
-    /// Interrupts the cell that runs.
+    /// Interrupts the running cell.
     pub interrupter: Interrupter,
     end: Mutex<End>,
-    /// Charges the tenant with what it uses between its cells.
+    /// Charges the tenant for CPU time between cells.
     pub meter: Arc<Meter>,
-    /// Its programs, which run beside its cells.
+    /// The programs that run next to the cells.
     pub programs: Programs,
-    /// Watches its directories.
+    /// Watches directories of the session.
     pub watcher: Watcher,
-    used: Mutex<Instant>,
-    /// Until it has ended.
+    last_used: Mutex<Instant>,
+    /// The counted session, until it has ended.
     counts: Mutex<Option<Counts>>,
 }
 
-/// Counts as a session: of its tenant, in the metrics, and for its descriptors.
+/// The accounting of an open session: in its tenant's quota, in the metrics, and in the descriptor limit.
 #[derive(Debug)]
 pub struct Counts {
-    /// As one of its tenant.
+    /// The session in its tenant's quota.
     pub of_tenant: Opened,
-    _place: SessionPlace,
+    _slot: SessionSlot,
     metrics: Arc<Metrics>,
 }
 
 impl Counts {
-    /// Begins with that.
-    pub fn new(of_tenant: Opened, place: SessionPlace, metrics: &Arc<Metrics>) -> Self {
+    /// Counts an open session.
+    pub fn new(of_tenant: Opened, slot: SessionSlot, metrics: &Arc<Metrics>) -> Self {
         metrics.sessions.inc();
         Self {
             of_tenant,
-            _place: place,
+            _slot: slot,
             metrics: Arc::clone(metrics),
         }
     }
@@ -70,17 +70,19 @@ impl Drop for Counts {
     }
 }
 
-/// How far its end has come.
+/// The state of the end of a session.
 #[derive(Debug, Default)]
 struct End {
-    is_near: bool,
-    /// Ends what runs.
+    has_begun: bool,
+    /// Cancels the active run.
     running: Option<Cancel>,
 }
 
 impl Drop for Open {
     fn drop(&mut self) {
-        // Before its meter, which charges for what its end counts. Another one has it if it is paused, and it uses nothing.
+        // Drop the session before its meter, which charges for the session's end. If the session is paused, it has
+        // another owner
+        // and uses nothing.
         if let Ok(mut session) = self.session.try_lock() {
             drop(session.take());
         }
@@ -88,7 +90,7 @@ impl Drop for Open {
 }
 
 impl Open {
-    /// A session that was opened just now, and closes when it was not used for `idle`.
+    /// Wraps a session that was just opened, and that is closed after `idle` without use.
     pub fn new(id: String, idle: Duration, (session, meter): Metered, counts: Counts) -> Self {
         Self {
             id,
@@ -101,77 +103,78 @@ impl Open {
             programs: session.programs(),
             watcher: session.watcher(),
             session: Arc::new(Turns::new(Some(session))),
-            used: Mutex::new(Instant::now()),
+            last_used: Mutex::new(Instant::now()),
             counts: Mutex::new(Some(counts)),
         }
     }
 
-    /// Waits until no other request uses the session.
+    /// Waits for exclusive use of the session.
     ///
     /// # Errors
-    /// If the session has ended.
+    /// Returns an error if the session has ended.
     pub async fn turn(&self) -> Result<OwnedMappedMutexGuard<Option<Session>, Session>, Failure> {
-        let mut turn = self.last_turn().await;
-        if locked(&self.end).is_near {
-            // Those that wait behind this request find none.
-            closed(turn.take()).await;
+        let mut turn = self.exclusive().await;
+        if locked(&self.end).has_begun {
+            // Requests that wait behind this one find no session.
+            drop_blocking(turn.take()).await;
         }
         OwnedMutexGuard::try_map(turn, Option::as_mut).map_err(|_| ended())
     }
 
-    /// Waits until no other request uses the session, to take it away.
-    pub async fn last_turn(&self) -> OwnedMutexGuard<Option<Session>> {
+    /// Waits for exclusive use of the session, to take the session out.
+    pub async fn exclusive(&self) -> OwnedMutexGuard<Option<Session>> {
         Arc::clone(&self.session).lock_owned().await
     }
 
-    /// Has [`close`](Self::close) end what runs now by this.
+    /// Registers the active run, which [`close`](Self::close) cancels.
     ///
     /// # Errors
-    /// If it is closed already.
+    /// Returns an error if the session is already closed.
     pub fn begin(&self, cancel: &Cancel) -> Result<(), Failure> {
         let mut end = locked(&self.end);
-        if end.is_near {
+        if end.has_begun {
             return Err(ended());
         }
         end.running = Some(cancel.clone());
         Ok(())
     }
 
-    /// Nothing runs any more.
+    /// Unregisters the active run.
     pub fn done(&self) {
         locked(&self.end).running = None;
         self.meter.charge();
-        self.is_used();
+        self.touch();
     }
 
-    /// Ends what runs, and refuses what waits for its turn. Then the session ends, also while requests still hold this: one
-    /// whose body is not complete may hold it for a day. Returns after that, unless something uses the session now.
+    /// Cancels the active run, rejects the requests that wait, and ends the session, even while requests still hold a
+    /// reference:
+    /// a request with an incomplete body may hold it for long. Waits for the end, unless the session is in use.
     pub async fn close(self: &Arc<Self>) {
         let running = {
             let mut end = locked(&self.end);
-            end.is_near = true;
+            end.has_begun = true;
             end.running.take()
         };
         if let Some(running) = running {
             running.cancel();
         }
         let (is_busy, open) = (self.is_busy(), Arc::clone(self));
-        // A task of its own goes on if the client that closes the session leaves.
+        // A separate task completes even if the client that closes the session disconnects.
         let ending = tokio::spawn(async move {
-            let session = open.last_turn().await.take();
+            let session = open.exclusive().await.take();
             let counts = locked(&open.counts).take();
-            closed((session, counts)).await;
+            drop_blocking((session, counts)).await;
         });
         if !is_busy {
             _ = ending.await;
         }
     }
 
-    /// Does this with the session in its turn, on a thread that may block.
+    /// Runs a function with exclusive use of the session, on a blocking thread.
     ///
     /// # Errors
-    /// If it fails, or the session has ended.
-    pub async fn with<T: Send + 'static>(
+    /// Returns an error if the function fails or the session has ended.
+    pub async fn with_session<T: Send + 'static>(
         &self,
         act: impl FnOnce(&mut Session) -> Result<T, Failure> + Send + 'static,
     ) -> Result<T, Failure> {
@@ -179,11 +182,11 @@ impl Open {
         blocking(move || act(&mut session)).await
     }
 
-    /// Does this as [`with`](Self::with), when it is also the tenant's turn: it takes a processor for a while.
+    /// Runs a CPU-intensive function like [`with_session`](Self::with_session), once the tenant is admitted.
     ///
     /// # Errors
-    /// If the tenant's quota is used up, it fails, or the session has ended.
-    pub async fn with_turn<T: Send + 'static>(
+    /// Returns an error if the tenant's quota is used up, the function fails, or the session has ended.
+    pub async fn with_admission<T: Send + 'static>(
         &self,
         admission: &Admission,
         act: impl FnOnce(&mut Session) -> Result<T, Failure> + Send + 'static,
@@ -198,30 +201,30 @@ impl Open {
         .await
     }
 
-    /// Whether a request uses it.
+    /// Returns whether a request is using the session.
     pub fn is_busy(&self) -> bool {
         self.session.try_lock().is_err()
     }
 
-    /// Whether it is paused (`session.pause_after` of its policy).
+    /// Returns whether the session is paused (`session.pause_after` of its policy).
     pub fn is_paused(&self) -> bool {
         let session = self.session.try_lock();
         session.is_ok_and(|session| session.as_ref().is_some_and(Session::is_paused))
     }
 
-    /// Restarts its idle time.
-    pub fn is_used(&self) {
-        *locked(&self.used) = Instant::now();
+    /// Restarts the idle timeout.
+    pub fn touch(&self) {
+        *locked(&self.last_used) = Instant::now();
     }
 
-    /// Whether it was not used for as long as it may be.
+    /// Returns whether the idle timeout is over.
     pub fn is_idle(&self) -> bool {
-        let used = *locked(&self.used);
-        used.elapsed() >= self.idle && !self.is_busy()
+        let last_used = *locked(&self.last_used);
+        last_used.elapsed() >= self.idle && !self.is_busy()
     }
 }
 
-/// A session that ended while a request waited for its turn.
+/// Returns the failure of a request whose session ended before its turn.
 pub fn ended() -> Failure {
     Failure::NotFound("the session has ended".to_owned())
 }

@@ -1,4 +1,4 @@
-//! The recipe of an image, and the units of systemd, are read as what would use them reads them.
+//! Tests that the container recipe and the systemd units match the server's command line and configuration.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -17,14 +17,14 @@ fn text(path: &str) -> String {
     fs::read_to_string(root().join(path)).expect(path)
 }
 
-/// What comes after this word, in each line that begins with it.
-fn after<'a>(text: &'a str, word: &str) -> Vec<&'a str> {
+/// Returns the rest of each line that begins with this prefix.
+fn after<'a>(text: &'a str, prefix: &str) -> Vec<&'a str> {
     let lines = text.lines();
-    lines.filter_map(|line| line.strip_prefix(word)).collect()
+    lines.filter_map(|line| line.strip_prefix(prefix)).collect()
 }
 
-/// The arguments of a server that is started in this way.
-fn served(command: &[String]) -> Arguments {
+/// Parses the arguments of a command line that starts the server.
+fn parse_command(command: &[String]) -> Arguments {
     let program = Path::new(&command[0]).file_name().expect("a name");
     assert_eq!(
         (program.to_str(), command[1].as_str()),
@@ -34,7 +34,7 @@ fn served(command: &[String]) -> Arguments {
 }
 
 #[test]
-fn the_image_starts_what_it_has() {
+fn image_starts_the_server_with_its_files() {
     let recipe = text("packaging/Containerfile");
     let one = |word: &str| {
         let found = after(&recipe, word);
@@ -44,13 +44,13 @@ fn the_image_starts_what_it_has() {
     let list = |text: &str| serde_json::from_str::<Vec<String>>(text).expect("a list");
     let mut command = list(one("ENTRYPOINT "));
     command.extend(list(one("CMD ")));
-    let config = served(&command)
+    let config = parse_command(&command)
         .serve
         .sandboxes
         .config
         .expect("it names its configuration");
 
-    // Each file that it copies from the repository is there, and the configuration is one of them.
+    // Every file that the recipe copies from the repository exists, and the configuration is among them.
     let mut copied = BTreeSet::new();
     for copy in after(&recipe, "COPY ") {
         let words: Vec<_> = copy.split(' ').collect();
@@ -63,7 +63,7 @@ fn the_image_starts_what_it_has() {
     }
     assert!(copied.contains(&config), "{copied:?}");
 
-    // The programs are those of the packages that are installed.
+    // The programs are built from the packages that the recipe installs.
     for path in after(&recipe, "RUN cargo install --locked --path ") {
         let package = path.strip_suffix(" --root /out").expect("a path");
         assert!(root().join(package).join("Cargo.toml").exists());
@@ -89,22 +89,23 @@ fn the_image_starts_what_it_has() {
 }
 
 #[test]
-fn the_units_start_the_server() {
+fn units_start_the_server() {
     let unit = text("packaging/sandfork-server.service");
     let value = |key: &str| after(&unit, key)[0];
     let words = value("ExecStart=").split(' ').map(str::to_owned);
-    let served = served(&words.collect::<Vec<_>>());
+    let command = parse_command(&words.collect::<Vec<_>>());
     assert_eq!(
-        served.serve.sandboxes.config,
+        command.serve.sandboxes.config,
         Some(PathBuf::from("/etc/sandfork/server.toml"))
     );
-    // It says when it is ready, reads its tokens again at SIGHUP, and makes cgroups.
+    // The server notifies systemd when it is ready, rereads its tokens on SIGHUP, and creates cgroups.
     assert_eq!(value("Type="), "notify");
     assert!(value("ExecReload=").contains("-HUP"));
     assert_eq!(value("Delegate="), "yes");
-    // Its processes live in cgroups below the unit's. They must not get the SIGTERM that lets runs end.
+    // Its processes live in cgroups below that of the unit. They must not receive SIGTERM, which starts the graceful
+    // shutdown.
     assert_eq!(value("KillMode="), "mixed");
-    // The exit code of a wrong configuration.
+    // The exit code of an invalid configuration.
     assert_eq!(value("RestartPreventExitStatus="), "2");
     let socket = text("packaging/sandfork-server.socket");
     let address: std::net::SocketAddr = after(&socket, "ListenStream=")[0].parse().expect("one");

@@ -1,4 +1,4 @@
-//! Runs and sessions block a thread. This has threads do it, and ends what no client waits for any more.
+//! Runs blocking work on blocking threads, in the order of admission, and cancels work whose client has disconnected.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use sandfork::session::{Cell, CellReport, Session};
 use sandfork::{Admission, Cancel, ErrorKind, Outcome, OutputSink, Request};
 use tokio::task::spawn_blocking;
 
-use crate::descriptors::none_left;
+use crate::descriptors::no_descriptors;
 use crate::failure::Failure;
 use crate::open::Open;
 use crate::sandboxes::Variant;
@@ -15,25 +15,25 @@ use crate::server::App;
 use crate::tenant::{Running, Tenant};
 use crate::traces;
 
-/// Does what blocks on a thread that may.
+/// Runs a function on a blocking thread.
 ///
 /// # Errors
-/// If it fails, or panics.
+/// Returns an error if the function fails or panics.
 pub async fn blocking<T: Send + 'static>(
     act: impl FnOnce() -> Result<T, Failure> + Send + 'static,
 ) -> Result<T, Failure> {
     spawn_blocking(act).await.unwrap_or_else(|panic| {
         tracing::error!("a thread panicked: {panic}");
-        Err(Failure::Mistake)
+        Err(Failure::Internal)
     })
 }
 
-/// Runs a request in a fresh sandbox of this tenant, and hands its output on as it comes. What `answer` makes of the outcome
-/// may take a processor for a while, as guests decide, and belongs to the turn. If the client goes away meanwhile, the run
-/// is cancelled.
+/// Runs a request in a fresh sandbox of this tenant, and passes its output to the sink as it arrives. `answer` is part
+/// of the
+/// tenant's turn, because guests decide how much CPU time it takes. If the client disconnects, the run is cancelled.
 ///
 /// # Errors
-/// If the tenant may not run it, no sandbox can be provided, or it cannot be answered.
+/// Returns an error if the quota is used up, no sandbox can be provided, or `answer` fails.
 pub async fn run<T: Send + 'static>(
     app: &Arc<App>,
     tenant: &Arc<Tenant>,
@@ -46,9 +46,9 @@ pub async fn run<T: Send + 'static>(
     let tenant = Arc::clone(tenant);
     in_turn(app, &Arc::clone(&tenant), running, move |turn| {
         let sandbox = tenant.sandbox(variant).map_err(|error| {
-            // The tenant's own policy has been used before.
+            // The tenant's own policy is known to be valid, so the error is due to the request's memory limit.
             if error.kind() == ErrorKind::Policy && variant.memory.is_some() {
-                // It was set for a request, and not on a command line.
+                // The limit came from a request rather than a command line.
                 let error = error.to_string();
                 Failure::Request(error.trim_start_matches("--set: ").to_owned())
             } else {
@@ -63,11 +63,12 @@ pub async fn run<T: Send + 'static>(
     .await
 }
 
-/// Runs a cell of an open session when those before it have ended, and hands its output on as it comes. `answer` is as with
-/// [`run`]. If the client goes away meanwhile, the cell is interrupted.
+/// Runs a cell of an open session after the previous ones, and passes its output to the sink as it arrives. `answer` is
+/// as in
+/// [`run`]. If the client disconnects, the cell is interrupted.
 ///
 /// # Errors
-/// If the tenant may not run it, the session has ended, or it cannot be answered.
+/// Returns an error if the quota is used up, the session has ended, or `answer` fails.
 pub async fn run_cell<T: Send + 'static>(
     app: &Arc<App>,
     tenant: &Arc<Tenant>,
@@ -83,10 +84,10 @@ pub async fn run_cell<T: Send + 'static>(
     .await
 }
 
-/// Does what runs guest code in an open session, as [`run_cell`] does.
+/// Runs a function that executes guest code in an open session, like [`run_cell`].
 ///
 /// # Errors
-/// If the tenant may not run it, or what is done fails.
+/// Returns an error if the quota is used up, or the function fails.
 pub async fn in_session<T: Send + 'static>(
     app: &Arc<App>,
     tenant: &Arc<Tenant>,
@@ -98,7 +99,7 @@ pub async fn in_session<T: Send + 'static>(
     let mut session = open.turn().await?;
     in_turn(app, tenant, running, move |turn| {
         open.begin(&turn.cancel)?;
-        // A session whose worker is gone says so to later requests too, until it is restarted or closed.
+        // If the worker is gone, later requests fail too, until the session is restarted or closed.
         let done = act(&mut session, turn);
         open.done();
         done
@@ -106,10 +107,10 @@ pub async fn in_session<T: Send + 'static>(
     .await
 }
 
-/// Does what runs guest code when it is the tenant's turn. If the client goes away meanwhile, that is stopped.
+/// Runs a function that executes guest code when the tenant is admitted. If the client disconnects, it is cancelled.
 ///
 /// # Errors
-/// If the turn does not come, or what is done fails.
+/// Returns an error if the tenant is not admitted, or the function fails.
 pub async fn in_turn<T: Send + 'static>(
     app: &Arc<App>,
     tenant: &Arc<Tenant>,
@@ -131,41 +132,42 @@ pub async fn in_turn<T: Send + 'static>(
     .await
 }
 
-/// Does what takes a processor when it is the client's turn. If the wait is left before, it is not done.
+/// Runs a CPU-intensive function when the client is admitted. If the future is dropped before that, the function does
+/// not run.
 ///
 /// # Errors
-/// If the turn does not come, or what is done fails.
+/// Returns an error if the client is not admitted, or the function fails.
 pub async fn when_admitted<T: Send + 'static>(
     admission: &Admission,
     client: Arc<str>,
     act: impl FnOnce(&Cancel) -> Result<T, Failure> + Send + 'static,
 ) -> Result<T, Failure> {
-    let cancel = Cancel::new().map_err(|_| none_left())?;
+    let cancel = Cancel::new().map_err(|_| no_descriptors())?;
     let _cancelled_with_this = CancelOnDrop(cancel.clone());
     let admission = admission.clone();
     blocking(move || admission.admit(&client, Some(&cancel), || act(&cancel))?).await
 }
 
-/// A turn to run guest code.
+/// A turn to execute guest code.
 #[derive(Debug)]
 pub struct Turn {
-    /// What handlers share.
+    /// The shared state of the server.
     pub app: Arc<App>,
-    /// Whose turn it is.
+    /// The tenant whose turn it is.
     pub tenant: Arc<Tenant>,
-    /// Counts until the turn is over.
+    /// Counts the run until the turn is over.
     _running: Arc<Running>,
-    /// The span of the answer that it is for.
+    /// The span of the response that the turn is for.
     answering: Context,
-    /// Ends what runs, when the client has gone.
+    /// Cancels the run when the client disconnects.
     pub cancel: Cancel,
 }
 
 impl Turn {
-    /// Runs a cell, and counts it.
+    /// Runs a cell, and records its outcome.
     ///
     /// # Errors
-    /// If the session has ended.
+    /// Returns an error if the session has ended.
     pub fn run(
         &mut self,
         session: &mut Session,
@@ -177,12 +179,12 @@ impl Turn {
         Ok(report)
     }
 
-    /// Counts the processor time of what is no run or cell of its own.
+    /// Charges the CPU time of guest code that is not a run or a cell of its own.
     pub fn used(&self, outcome: &Outcome) {
         self.tenant.used(outcome.usage().cpu);
     }
 
-    /// Counts and traces a run or a cell that has ended.
+    /// Records and traces a run or a cell that has ended.
     pub fn ended(&mut self, outcome: &Outcome) {
         self.used(outcome);
         self.app.metrics.ended(&self.tenant.name, outcome);
@@ -191,7 +193,7 @@ impl Turn {
     }
 }
 
-/// Cancels what runs when the client that waits for it has gone. What is over stays as it is.
+/// Cancels the run when dropped. Has no effect on a run that has ended.
 struct CancelOnDrop(Cancel);
 
 impl Drop for CancelOnDrop {

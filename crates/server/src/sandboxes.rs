@@ -1,4 +1,4 @@
-//! The sandboxes of a tenant: one of its policy, and a few that differ in what single requests ask for.
+//! The sandboxes of a tenant: the one of its policy, and a few variants that requests asked for.
 
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
@@ -9,25 +9,25 @@ use crate::config::Profile;
 use crate::failure::Failure;
 use crate::locked;
 
-/// Sandboxes beside the tenant's own that are kept. Each is an interpreter.
-const MOST_VARIANTS: usize = 8;
+/// The maximum number of variants that are kept. Each is an interpreter.
+const MAX_VARIANTS: usize = 8;
 
-/// How a request's sandbox differs from that of the policy.
+/// The differences between a request's sandbox and the policy.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Variant {
-    /// Bytes of memory, if they are fewer than the policy's.
+    /// The memory limit in bytes, if lower than the policy's.
     pub memory: Option<u64>,
-    /// What is written may be executed.
+    /// Whether written files may be executed.
     pub executes: Executes,
 }
 
-/// Whether a guest can execute what it has written, as a compiler needs it.
+/// Whether a guest may execute files that it has written, as the output of a compiler.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Executes {
-    /// As the policy says.
+    /// As in the policy.
     #[default]
     AsAllowed,
-    /// It can.
+    /// Allowed.
     Written,
 }
 
@@ -35,13 +35,13 @@ pub enum Executes {
 #[derive(Debug)]
 pub struct Sandboxes {
     profile: Profile,
-    /// The policy as requests find it.
+    /// The effective policy of requests.
     pub policy: Policy,
-    /// The sandbox that was used last comes last.
+    /// The sandboxes, the most recently used one last.
     made: Mutex<Vec<(Variant, Arc<Slot>)>>,
 }
 
-/// A sandbox that one thread makes while others wait for it.
+/// A sandbox, which one thread builds while others wait for it.
 #[derive(Debug, Default)]
 struct Slot {
     making: Mutex<()>,
@@ -49,10 +49,10 @@ struct Slot {
 }
 
 impl Sandboxes {
-    /// Reads the policy. No sandbox is made yet.
+    /// Loads the policy. Builds no sandbox yet.
     ///
     /// # Errors
-    /// If the policy cannot be read.
+    /// Returns an error if the policy cannot be loaded.
     pub fn new(profile: Profile) -> Result<Self, Error> {
         let policy = policy(&profile, Variant::default())?;
         Ok(Self {
@@ -62,18 +62,18 @@ impl Sandboxes {
         })
     }
 
-    /// The most memory of a run of this variant, in bytes.
+    /// Returns the memory limit of a run of this variant, in bytes.
     pub fn memory(&self, variant: Variant) -> u64 {
         let most = self.policy.limit(LimitName::Memory);
         variant.memory.map_or(most, |memory| memory.min(most))
     }
 
-    /// The longest time of a run.
+    /// Returns the wall time limit of a run.
     pub fn wall(&self) -> Duration {
         Duration::from_millis(self.policy.limit(LimitName::Wall))
     }
 
-    /// Whether guests reach other hosts.
+    /// Returns whether the policy allows network access.
     pub fn has_network(&self) -> bool {
         let text: Option<toml::Table> = self.policy.to_toml().parse().ok();
         let mode = text
@@ -82,26 +82,26 @@ impl Sandboxes {
         mode != Some("none")
     }
 
-    /// The time that a request asks for in this field, or the policy's if that is less.
+    /// Returns the time limit that a request asks for in this field, capped at the policy's.
     ///
     /// # Errors
-    /// If it is no time.
+    /// Returns an error if the number is not a valid time.
     pub fn time(&self, limit: LimitName, field: &str, seconds: f64) -> Result<Duration, Failure> {
         let most = Duration::from_millis(self.policy.limit(limit));
         match Duration::try_from_secs_f64(seconds) {
             Ok(time) if !time.is_zero() => Ok(time.min(most)),
-            // More than a Duration holds, which the policy bounds.
+            // Longer than a `Duration` can represent, so the policy's limit applies.
             Err(_) if seconds > 1.0 => Ok(most),
             _ => Err(Failure::Request(format!(
-                "{field}: {seconds} s are no time for a run"
+                "{field}: {seconds} s is not a valid time"
             ))),
         }
     }
 
-    /// The sandbox of a variant. Blocks while it is made, and says then how long that took.
+    /// Returns the sandbox of a variant. Blocks while it is built, and then reports to `made` how long that took.
     ///
     /// # Errors
-    /// If the host cannot provide it.
+    /// Returns an error if the host cannot provide the sandbox.
     pub fn sandbox(
         &self,
         variant: Variant,
@@ -128,7 +128,9 @@ impl Sandboxes {
                 let sandbox = Arc::clone(slot.made.get_or_init(|| Arc::new(sandbox)));
                 let oldest = self.take_oldest();
                 drop(making);
-                // It waits until its interpreter has ended, which other runs of the tenant need not.
+                // Dropping a sandbox waits until its interpreter has ended. Do that without the lock, so that other
+                // runs of the
+                // tenant do not wait for it.
                 drop(oldest);
                 Ok(sandbox)
             }
@@ -142,19 +144,21 @@ impl Sandboxes {
     fn slot(&self, variant: Variant) -> Arc<Slot> {
         let mut made = locked(&self.made);
         let found = made.iter().position(|(other, _)| *other == variant);
-        let found = found.map(|place| made.remove(place));
+        let found = found.map(|index| made.remove(index));
         let (_, slot) = found.unwrap_or_else(|| (variant, Arc::default()));
         made.push((variant, Arc::clone(&slot)));
         slot
     }
 
-    /// Takes a variant away if there are too many. What still runs there goes on: its runs hold the sandbox.
+    /// Removes the least recently used variant if there are too many. Active runs continue, because they hold a
+    /// reference to the
+    /// sandbox.
     fn take_oldest(&self) -> Option<Arc<Slot>> {
         let mut made = locked(&self.made);
         let is_made = |(variant, slot): &(Variant, Arc<Slot>)| {
             *variant != Variant::default() && slot.made.get().is_some()
         };
-        if made.iter().filter(|one| is_made(one)).count() <= MOST_VARIANTS {
+        if made.iter().filter(|one| is_made(one)).count() <= MAX_VARIANTS {
             return None;
         }
         let oldest = made.iter().position(is_made)?;
@@ -165,7 +169,7 @@ impl Sandboxes {
 
 fn policy(profile: &Profile, variant: Variant) -> Result<Policy, Error> {
     let mut set = profile.set.clone();
-    // A request's input comes from the client that sent its code.
+    // A request's stdin comes from the same client as its code.
     let mut more = vec!["stdio.stdin=pass".to_owned()];
     more.extend(
         variant
@@ -186,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_variant_that_cannot_be_made_takes_no_place() {
+    fn variant_that_cannot_be_built_evicts_no_other() {
         let profile = Profile {
             policy: "standard".to_owned(),
             set: Vec::new(),
@@ -201,7 +205,7 @@ mod tests {
             let made = locked(&sandboxes.made);
             made.iter().any(|(_, other)| Arc::ptr_eq(slot, other))
         };
-        let slots: Vec<_> = (0..=MOST_VARIANTS as u64)
+        let slots: Vec<_> = (0..=MAX_VARIANTS as u64)
             .map(|number| sandboxes.slot(variant(number << 30)))
             .collect();
         sandboxes

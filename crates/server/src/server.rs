@@ -1,4 +1,4 @@
-//! From the command line to a server, and to its end.
+//! Executes the command line: starts the server, serves, and shuts down.
 
 use std::io;
 use std::net::SocketAddr;
@@ -27,10 +27,10 @@ use tokio::task::spawn_blocking;
 use crate::args::{Arguments, Command, ServeArguments};
 use crate::auth::Authenticator;
 use crate::config::Config;
-use crate::descriptors::SessionPlaces;
+use crate::descriptors::SessionSlots;
 use crate::failure::Failure;
 use crate::http::{
-    Bodies, Draining, Serving, TenantName, Tls, begin_log, log, refuse_other_sites, until_cut_off,
+    Bodies, Draining, Serving, TenantName, Tls, begin_log, log, reject_cross_site, until_cut_off,
 };
 use crate::metrics::Metrics;
 use crate::sandboxes::Variant;
@@ -40,32 +40,32 @@ use crate::tenant::{Tenant, TenantError};
 use crate::traces::Traces;
 use crate::{descriptors, e2b, fusion, host_memory, mcp, page, tokens, traces, v1};
 
-/// The most threads for uses of sessions, whose guests decide how long some take.
-const MOST_IN_SESSIONS: usize = 4096;
+/// The maximum number of threads for uses of sessions. Guests decide how long some of these take.
+const MAX_SESSION_THREADS: usize = 4096;
 
-/// What handlers share.
+/// The shared state of the handlers.
 #[derive(Debug)]
 pub struct App {
-    /// Knows the tenants, and whether clients need a token.
+    /// Authenticates requests.
     pub authenticator: Authenticator,
-    /// Whether the server ends.
+    /// The state of the shutdown.
     pub draining: Arc<Draining>,
-    /// Which runs, cells and uses of sessions start, wait or are refused.
+    /// Decides which runs, cells and uses of sessions start, wait or are rejected.
     pub admission: Admission,
-    /// How many run at once.
+    /// The maximum number of concurrent runs.
     pub jobs: usize,
-    /// What is counted.
+    /// The metrics.
     pub metrics: Arc<Metrics>,
-    /// Reads bodies.
+    /// Reads request bodies.
     pub bodies: Bodies,
     /// The open sessions.
     pub sessions: Sessions,
     /// The sandboxes of E2B's clients.
     pub e2b: e2b::Registry,
-    /// The longest time without use of a session.
+    /// The idle timeout of sessions.
     pub session_idle: Duration,
-    /// Bytes of files in an answer.
-    pub longest_answer: u64,
+    /// The maximum number of bytes of files in a response.
+    pub max_response: u64,
 }
 
 impl FromRef<Arc<App>> for Bodies {
@@ -84,66 +84,66 @@ pub fn command() -> ExitCode {
                 sandboxes: *sandboxes,
                 ..ServeArguments::default()
             };
-            start(&arguments, Over::Streams)
+            start(&arguments, Transport::Stdio)
         }
-        None => start(&arguments.serve, Over::Http),
+        None => start(&arguments.serve, Transport::Http),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("sandfork server: {error}");
-            // As the command: the caller's mistake, or the host's.
+            // Like the `sandfork` command: 2 for a usage error, 125 for a failure of the host.
             ExitCode::from(error.exit_code())
         }
     }
 }
 
 fn token(tenant: &str) -> Result<(), StartError> {
-    let (token, line) = tokens::draw(tenant)?;
-    // `>>` adds the line to a token file.
+    let (token, line) = tokens::generate(tenant)?;
+    // Only the line goes to stdout, so that `>>` can append it to a token file.
     eprintln!("{token}");
     println!("{line}");
     Ok(())
 }
 
-/// How clients reach the server.
+/// The transport of the clients.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Over {
+enum Transport {
     Http,
-    Streams,
+    Stdio,
 }
 
-fn start(arguments: &ServeArguments, over: Over) -> Result<(), StartError> {
-    let _log = match over {
-        Over::Http => begin_log(),
-        Over::Streams => None,
+fn start(arguments: &ServeArguments, transport: Transport) -> Result<(), StartError> {
+    let _log = match transport {
+        Transport::Http => begin_log(),
+        Transport::Stdio => None,
     };
     let mut config = Config::of(arguments)?;
-    // Runs and sessions have the other half.
+    // The other half of the descriptors is for runs and sessions.
     let half = descriptors::raise()? / 2;
     config.http.connections = config.http.connections.min(half);
     let config = Arc::new(config);
     let tls = config.tls.as_ref().map(Tls::read).transpose()?;
     let bodies = Bodies::new(&config.http);
     let authenticator = Authenticator::new(&config, &bodies.budget)?;
-    let tenants = match over {
-        Over::Http => authenticator.all()?,
-        // Its client has no token.
-        Over::Streams => vec![authenticator.tenant(tokens::DEFAULT_TENANT.into())?],
+    let tenants = match transport {
+        Transport::Http => authenticator.all()?,
+        // The client on standard input and output has no token.
+        Transport::Stdio => vec![authenticator.tenant(tokens::DEFAULT_TENANT.into())?],
     };
     let processors = available_parallelism().unwrap_or(NonZeroUsize::MIN);
     let runtime = runtime(&config, &tenants, config.jobs.unwrap_or(processors))?;
-    let hangup = match over {
-        Over::Http => Some(hangup(&runtime)?),
-        Over::Streams => None,
+    let hangup = match transport {
+        Transport::Http => Some(hangup(&runtime)?),
+        Transport::Stdio => None,
     };
-    // Before the port is open: the first client finds warm interpreters, and a mistake in a policy is found now.
-    let mut most = usize::MAX;
+    // Before the port is open, so that the first client finds warm interpreters, and errors in policies are found now.
+    let mut capacity = usize::MAX;
     for tenant in &tenants {
         let sandbox = warm(tenant);
         let sandbox =
             sandbox.map_err(|cause| TenantError::Sandbox(Arc::clone(&tenant.name), cause))?;
-        most = most.min(Capacity::of(&sandbox).runs.get());
+        capacity = capacity.min(Capacity::of(&sandbox).runs.get());
     }
     if arguments.sandboxes.check {
         let count = tenants.len();
@@ -153,83 +153,85 @@ fn start(arguments: &ServeArguments, over: Over) -> Result<(), StartError> {
         );
         return Ok(());
     }
-    let jobs = NonZeroUsize::new(most.min(processors.get())).unwrap_or(NonZeroUsize::MIN);
+    let jobs = NonZeroUsize::new(capacity.min(processors.get())).unwrap_or(NonZeroUsize::MIN);
     let jobs = config.jobs.unwrap_or(jobs);
     let metrics = Arc::new(Metrics::new());
     let admission = Admission::new(jobs, config.queue);
     host_memory::warn(&config, &tenants);
-    let places = SessionPlaces::of(&config, half, &tenants, jobs.get());
+    let slots = SessionSlots::of(&config, half, &tenants, jobs.get());
     let app = Arc::new(App {
         authenticator,
         draining: Arc::default(),
         jobs: jobs.get(),
-        sessions: Sessions::new(&metrics, &admission, places),
+        sessions: Sessions::new(&metrics, &admission, slots),
         admission,
         e2b: e2b::Registry::default(),
         metrics,
         bodies,
         session_idle: config.session_idle,
-        longest_answer: config.http.body.as_u64(),
+        max_response: config.http.body.as_u64(),
     });
     if let Some(hangup) = hangup {
-        runtime.spawn(read_tokens_again(hangup, Arc::clone(&app)));
+        runtime.spawn(reload_tokens_on_hangup(hangup, Arc::clone(&app)));
     }
     let collector = config.otlp.as_deref().filter(|_| !traces::are_disabled());
     let traces = collector.map(|collector| Traces::to(collector, runtime.handle()));
     let traces = traces
         .transpose()
         .map_err(|error| StartError::Usage(format!("the collector of traces: {error}")))?;
-    runtime.spawn(close_what_is_over(Arc::clone(&app)));
-    let served = match (over, tenants.into_iter().next()) {
-        (Over::Streams, Some(tenant)) => {
-            let served = runtime.block_on(mcp::serve_streams(app, tenant));
+    runtime.spawn(run_housekeeping(Arc::clone(&app)));
+    let served = match (transport, tenants.into_iter().next()) {
+        (Transport::Stdio, Some(tenant)) => {
+            let served = runtime.block_on(mcp::serve_stdio(app, tenant));
             served.map_err(StartError::Failed)
         }
         _ => runtime.block_on(listen(&config, tls, app)),
     };
-    // The runtime sends the last spans.
+    // Flushes the last spans, which needs the runtime.
     drop(traces);
-    // What still runs is cancelled: the process ends, and each sandbox with it.
+    // Active runs are cancelled: the process ends, and every sandbox with it.
     runtime.shutdown_timeout(Duration::from_secs(5));
     served
 }
 
-/// What the server runs on, for at most so many runs at once.
+/// Builds the runtime for at most `jobs` concurrent runs.
 fn runtime(config: &Config, tenants: &[Arc<Tenant>], jobs: NonZeroUsize) -> io::Result<Runtime> {
     let sessions = tenants
         .iter()
         .map(|tenant| config.profile(&tenant.name).quota.sessions);
-    let sessions = sessions.sum::<usize>().min(MOST_IN_SESSIONS);
+    let sessions = sessions.sum::<usize>().min(MAX_SESSION_THREADS);
     tokio::runtime::Builder::new_multi_thread()
         .enable_all()
-        // Each run, each waiting one and each use of a session has a thread.
+        // Each active or queued run and each use of a session needs a thread.
         .max_blocking_threads(
             jobs.get()
                 .saturating_add(config.queue)
                 .saturating_add(sessions + 64)
-                // It adds its workers.
+                // Tokio adds its worker threads.
                 .min(usize::MAX / 2),
         )
         .build()
 }
 
-/// Keeps SIGHUP from ending the server, also while it warms its interpreters: who has it read its tokens again may not know.
+/// Handles SIGHUP from the start, also while interpreters are being warmed, because whoever triggers a reload of the
+/// tokens may
+/// not know that the server is still starting.
 fn hangup(runtime: &Runtime) -> io::Result<Signal> {
     let _entered = runtime.enter();
     signal(SignalKind::hangup())
 }
 
-async fn close_what_is_over(app: Arc<App>) {
+async fn run_housekeeping(app: Arc<App>) {
     let mut tick = tokio::time::interval(Duration::from_secs(1));
     loop {
         tick.tick().await;
         app.sessions.meters.charge();
         app.sessions.close_idle();
-        e2b::end_over(&app);
+        e2b::end_expired(&app);
     }
 }
 
-/// Makes a tenant's sandbox, and runs something in it.
+/// Builds a tenant's sandbox, and runs code in it.
 fn warm(tenant: &Tenant) -> Result<Arc<sandfork::Sandbox>, sandfork::Error> {
     let sandbox = tenant.sandbox(Variant::default())?;
     sandbox.run("1")?;
@@ -242,14 +244,16 @@ async fn listen(config: &Config, tls: Option<Tls>, app: Arc<App>) -> Result<(), 
     let mut terminate = signal(SignalKind::terminate())?;
     let scheme = if tls.is_some() { "https" } else { "http" };
     println!("sandfork server: serving on {scheme}://{address}");
-    tell_systemd(NotifyState::Ready);
+    notify_systemd(NotifyState::Ready);
     let ended = async move {
         tokio::select! {
             _ = interrupt.recv() => {}
             _ = terminate.recv() => {}
         }
-        tracing::info!("no connection is accepted any more, and what runs has time to end");
-        tell_systemd(NotifyState::Stopping);
+        tracing::info!(
+            "shutting down: no new connections are accepted, and active requests may finish"
+        );
+        notify_systemd(NotifyState::Stopping);
     };
     let serving = Serving {
         bounds: config.http,
@@ -263,7 +267,7 @@ async fn listen(config: &Config, tls: Option<Tls>, app: Arc<App>) -> Result<(), 
     Ok(())
 }
 
-/// The socket that systemd has opened, or one of its own (`sd_listen_fds(3)`).
+/// Returns the socket that systemd passed (`sd_listen_fds(3)`), or binds a new one.
 async fn listener(config: &Config) -> Result<(TcpListener, SocketAddr), StartError> {
     let unusable = |cause| StartError::Failed(format!("{}: {cause}", config.listen));
     let given = ListenFd::from_env()
@@ -282,56 +286,58 @@ async fn listener(config: &Config) -> Result<(TcpListener, SocketAddr), StartErr
     Ok((listener, address))
 }
 
-fn tell_systemd(state: NotifyState) {
-    // Nothing listens where systemd did not start it.
+fn notify_systemd(state: NotifyState) {
+    // Has no effect if systemd did not start this process.
     _ = sd_notify::notify(&[state]);
 }
 
-async fn read_tokens_again(mut hangup: Signal, app: Arc<App>) {
+async fn reload_tokens_on_hangup(mut hangup: Signal, app: Arc<App>) {
     while hangup.recv().await.is_some() {
         let app = Arc::clone(&app);
         let reload = move || match app.authenticator.reload() {
-            Ok(()) => tracing::info!("the tokens were read again"),
-            Err(error) => tracing::error!("the tokens stay as they were: {error}"),
+            Ok(()) => tracing::info!("the tokens were reloaded"),
+            Err(error) => {
+                tracing::error!("the tokens could not be reloaded and stay unchanged: {error}")
+            }
         };
-        // It reads files.
+        // Reading files blocks.
         _ = spawn_blocking(reload).await;
     }
 }
 
 fn router(app: Arc<App>, config: &Config) -> Router {
-    let longest = usize::try_from(config.http.body.as_u64()).unwrap_or(usize::MAX);
+    let max_body = usize::try_from(config.http.body.as_u64()).unwrap_or(usize::MAX);
     let open = Router::new()
         .route("/healthz", get(async || "ok\n"))
         .route("/readyz", get(ready))
         .route("/metrics", get(metrics))
         .route("/v1/openapi.json", get(v1::openapi))
         .merge(page::routes())
-        .method_not_allowed_fallback(other_method);
+        .method_not_allowed_fallback(method_not_allowed);
     let known = Router::new()
         .merge(v1::routes())
-        .merge(mcp::routes(&app, longest))
-        .method_not_allowed_fallback(other_method)
+        .merge(mcp::routes(&app, max_body))
+        .method_not_allowed_fallback(method_not_allowed)
         .layer(from_fn_with_state(Arc::clone(&app), identify));
     open.merge(known)
         .merge(fusion::routes(&app))
         .merge(e2b::routes(&app))
         .fallback(async || Failure::NotFound("there is no such path".to_owned()))
-        .layer(from_fn_with_state(Arc::clone(&app), refuse_other_sites))
+        .layer(from_fn_with_state(Arc::clone(&app), reject_cross_site))
         .layer(from_fn_with_state(Arc::clone(&app.draining), until_cut_off))
         .layer(from_fn_with_state(Arc::clone(&app.metrics), log))
         .with_state(app)
 }
 
-/// The answer to a method that a path does not have.
-pub async fn other_method(method: Method) -> Failure {
+/// Handles a method that a path does not support.
+pub async fn method_not_allowed(method: Method) -> Failure {
     Failure::Method(method)
 }
 
-/// Finds the tenant of a request by its token. A request without one goes no further.
+/// Middleware that identifies the tenant of a request by its token.
 ///
 /// # Errors
-/// If the token is not accepted.
+/// Returns an error if the token is not valid.
 pub async fn identify(
     State(app): State<Arc<App>>,
     mut request: Request,
@@ -342,15 +348,15 @@ pub async fn identify(
     } else {
         app.authenticator.tenant_of(request.headers())
     };
-    let placed = tenant.and_then(|tenant| {
-        TenantName::tell(&request, &tenant.name);
-        Ok((tenant.places.take(request.extensions())?, tenant))
+    let admitted = tenant.and_then(|tenant| {
+        TenantName::set(&request, &tenant.name);
+        Ok((tenant.slots.take(request.extensions())?, tenant))
     });
-    match placed {
-        Ok((place, tenant)) => {
+    match admitted {
+        Ok((slot, tenant)) => {
             request.extensions_mut().insert(tenant.budget.clone());
             request.extensions_mut().insert(tenant);
-            Ok(place.until_sent(next.run(request).await))
+            Ok(slot.until_sent(next.run(request).await))
         }
         Err(failure) => {
             app.bodies.discard(request.into_body()).await;
@@ -372,9 +378,10 @@ async fn metrics(State(app): State<Arc<App>>) -> Response {
 }
 
 impl App {
-    /// How long a run or a cell of this time, or of the policy's, waits for a client that takes no output. It has a turn that
-    /// others wait for.
-    pub fn patience(&self, tenant: &Tenant, wall: Option<Duration>) -> Duration {
+    /// Returns how long a run or a cell with this time limit (by default the policy's) may wait for a client that does
+    /// not read its
+    /// output. The wait is limited because other requests wait for the turn.
+    pub fn output_timeout(&self, tenant: &Tenant, wall: Option<Duration>) -> Duration {
         let longest = tenant.sandboxes.wall();
         self.bodies
             .pause

@@ -1,4 +1,4 @@
-//! The open sessions of all tenants, by their ids.
+//! The open sessions of all tenants, by id.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -7,7 +7,7 @@ use std::time::Duration;
 use sandfork::Admission;
 use sandfork::session::Session;
 
-use crate::descriptors::{SessionPlace, SessionPlaces};
+use crate::descriptors::{SessionSlot, SessionSlots};
 use crate::failure::Failure;
 use crate::locked;
 use crate::meter::Meters;
@@ -16,71 +16,72 @@ use crate::open::{Counts, Open};
 use crate::running::{blocking, when_admitted};
 use crate::tenant::{Opened, Tenant};
 
-/// The open sessions.
+/// The open sessions of all tenants.
 #[derive(Debug)]
 pub struct Sessions {
     open: Mutex<HashMap<String, Arc<Open>>>,
-    /// What they use between cells, also those that are their owners'.
+    /// The meters of all sessions, including those that are registered elsewhere.
     pub meters: Meters,
     metrics: Arc<Metrics>,
-    /// Which are opened and copied now, and which wait.
+    /// Decides which sessions are opened and copied now, and which wait.
     admission: Admission,
-    /// How many may be open.
-    places: SessionPlaces,
+    /// The slots for open sessions.
+    slots: SessionSlots,
 }
 
 impl Sessions {
-    /// None is open yet.
-    pub fn new(metrics: &Arc<Metrics>, admission: &Admission, places: SessionPlaces) -> Self {
+    /// Creates an empty registry.
+    pub fn new(metrics: &Arc<Metrics>, admission: &Admission, slots: SessionSlots) -> Self {
         Self {
             open: Mutex::default(),
             meters: Meters::new(metrics),
             metrics: Arc::clone(metrics),
             admission: admission.clone(),
-            places,
+            slots,
         }
     }
 
-    /// Opens a session, which is closed when it has not been used for `idle`.
+    /// Opens a session, which is drop_blocking after `idle` without use.
     ///
     /// # Errors
-    /// If the tenant may have no more, or no sandbox can be provided.
+    /// Returns an error if the tenant's quota is used up, or no sandbox can be provided.
     pub async fn open(&self, tenant: &Arc<Tenant>, idle: Duration) -> Result<Arc<Open>, Failure> {
         let fresh = |tenant: &Tenant| Ok(tenant.session()?);
         let open = self.owned(tenant.open_session()?, idle, fresh).await?;
-        Ok(self.kept(open))
+        Ok(self.register(open))
     }
 
-    /// Opens another session, which begins with the state of this one.
+    /// Opens a session with a copy of another session's state.
     ///
     /// # Errors
-    /// If the tenant may have no more, or the state cannot be copied.
+    /// Returns an error if the tenant's quota is used up, or the state cannot be copied.
     pub async fn fork(&self, of: &Open) -> Result<Arc<Open>, Failure> {
         let counts = of.tenant.open_session()?;
-        let taken = of.with_turn(&self.admission, |session| Ok((session.snapshot()?, counts)));
+        let taken = of.with_admission(&self.admission, |session| Ok((session.snapshot()?, counts)));
         let (snapshot, counts) = taken.await?;
         let open = self.owned(counts, of.idle, move |_| Ok(snapshot.fork()?));
-        Ok(self.kept(open.await?))
+        Ok(self.register(open.await?))
     }
 
-    /// The place of a session of this tenant.
+    /// Takes a slot for a session of this tenant.
     ///
     /// # Errors
-    /// If none is left.
-    pub fn place(&self, tenant: &Tenant) -> Result<SessionPlace, Failure> {
-        self.places.take(&tenant.name)
+    /// Returns an error if no slot is free.
+    pub fn slot(&self, tenant: &Tenant) -> Result<SessionSlot, Failure> {
+        self.slots.take(&tenant.name)
     }
 
-    fn kept(&self, open: Arc<Open>) -> Arc<Open> {
+    fn register(&self, open: Arc<Open>) -> Arc<Open> {
         locked(&self.open).insert(open.id.clone(), Arc::clone(&open));
         open
     }
 
-    /// Opens a session that is its owner's, when it is its tenant's turn: it is not found here, and is closed when its owner
-    /// drops it.
+    /// Opens a session when the tenant is admitted, without registering it here: `find` does not return it, and it is
+    /// drop_blocking when
+    /// its owner drops it.
     ///
     /// # Errors
-    /// If the tenant's quota is used up, or it cannot be made.
+    /// Returns an error if the tenant's quota is used up, or the session cannot be opened.
     pub async fn owned(
         &self,
         counts: Opened,
@@ -89,8 +90,8 @@ impl Sessions {
     ) -> Result<Arc<Open>, Failure> {
         let (id, tenant) = (new_id()?, Arc::clone(&counts.tenant));
         let (running, client) = (tenant.begin_setup()?, Arc::clone(&tenant.name));
-        let counts = Counts::new(counts, self.place(&tenant)?, &self.metrics);
-        // It counts as long as it is being made, also for a client that has left.
+        let counts = Counts::new(counts, self.slot(&tenant)?, &self.metrics);
+        // It counts while it is being opened, even if the client has disconnected.
         let session = when_admitted(&self.admission, client, move |_| {
             let _running = running;
             Ok((make(&counts.of_tenant.tenant)?, counts))
@@ -100,20 +101,20 @@ impl Sessions {
         Ok(Arc::new(Open::new(id, idle, (session, meter), counts)))
     }
 
-    /// A session of this tenant. That another tenant has one of this id is not said.
+    /// Returns a session of this tenant. The error does not reveal whether another tenant has a session with this id.
     ///
     /// # Errors
-    /// If there is none.
+    /// Returns an error if there is no such session.
     pub fn find(&self, tenant: &Tenant, id: &str) -> Result<Arc<Open>, Failure> {
         let all = locked(&self.open);
         let found = all.get(id).filter(|open| open.tenant.name == tenant.name);
         let found =
             found.ok_or_else(|| Failure::NotFound("there is no such session".to_owned()))?;
-        found.is_used();
+        found.touch();
         Ok(Arc::clone(found))
     }
 
-    /// The sessions of this tenant, the oldest first.
+    /// Returns the sessions of this tenant, the oldest first.
     pub fn of(&self, tenant: &Tenant) -> Vec<Arc<Open>> {
         let all = locked(&self.open);
         let of_tenant = all.values().filter(|open| open.tenant.name == tenant.name);
@@ -122,10 +123,10 @@ impl Sessions {
         sessions
     }
 
-    /// Closes a session of this tenant. What it runs ends.
+    /// Closes a session of this tenant, and ends what runs in it.
     ///
     /// # Errors
-    /// If there is none.
+    /// Returns an error if there is no such session.
     pub async fn close(&self, tenant: &Tenant, id: &str) -> Result<(), Failure> {
         let found = self.find(tenant, id)?;
         locked(&self.open).remove(&found.id);
@@ -133,9 +134,9 @@ impl Sessions {
         Ok(())
     }
 
-    /// Closes the sessions that were not used for as long as they may be. Does not wait for their ends.
+    /// Closes the sessions whose idle timeout is over. Does not wait for their ends.
     pub fn close_idle(&self) {
-        // A request that finds one before this uses it, and one that comes later does not find it.
+        // A request that found the session before this keeps it busy; a later one does not find it.
         let idle: Vec<_> = locked(&self.open)
             .extract_if(|_, open| open.is_idle())
             .collect();
@@ -145,8 +146,8 @@ impl Sessions {
     }
 }
 
-/// Drops what owns sessions, on a thread that may wait: they end there.
-pub async fn closed<T: Send + 'static>(owner: T) {
+/// Drops an owner of sessions on a blocking thread, because ending a session waits.
+pub async fn drop_blocking<T: Send + 'static>(owner: T) {
     _ = blocking(move || {
         drop(owner);
         Ok(())
@@ -154,16 +155,16 @@ pub async fn closed<T: Send + 'static>(owner: T) {
     .await;
 }
 
-/// An id that cannot be guessed: letters and digits, as clients of other protocols expect it.
+/// Generates an id that cannot be guessed, of letters and digits, as clients of other protocols expect.
 ///
 /// # Errors
-/// If the kernel has no random bytes.
+/// Returns an error if the kernel provides no random bytes.
 pub fn new_id() -> Result<String, Failure> {
     const LETTERS: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz012345";
     let mut bytes = [0; 20];
     getrandom::fill(&mut bytes).map_err(|error| {
-        tracing::error!("the kernel gives no random bytes: {error}");
-        Failure::Mistake
+        tracing::error!("cannot read random bytes: {error}");
+        Failure::Internal
     })?;
     let letters = bytes
         .iter()
@@ -181,9 +182,9 @@ mod tests {
     use super::*;
     use crate::account::Quota;
     use crate::config::Profile;
-    use crate::http::{Budget, Places};
+    use crate::http::{Budget, RequestSlots};
 
-    /// A tenant that may have one session.
+    /// Creates a tenant with a quota of one session.
     fn tenant() -> Arc<Tenant> {
         let profile = Profile {
             policy: "standard".to_owned(),
@@ -193,25 +194,25 @@ mod tests {
                 ..Quota::default()
             },
         };
-        let (places, budget) = (Places::new(1), Budget::new(0));
-        Arc::new(Tenant::new("one".into(), &profile, places, budget).expect("a tenant"))
+        let (slots, budget) = (RequestSlots::new(1), Budget::new(0));
+        Arc::new(Tenant::new("one".into(), &profile, slots, budget).expect("a tenant"))
     }
 
     #[tokio::test]
-    async fn a_session_counts_while_it_is_made_for_a_client_that_has_left() {
+    async fn session_counts_while_it_is_opened_for_a_lost_client() {
         let (tenant, admission) = (tenant(), Admission::new(NonZeroUsize::MIN, 0));
-        let (metrics, places) = (Arc::new(Metrics::new()), SessionPlaces::new(1, 1));
-        let sessions = Sessions::new(&metrics, &admission, places);
+        let (metrics, slots) = (Arc::new(Metrics::new()), SessionSlots::new(1, 1));
+        let sessions = Sessions::new(&metrics, &admission, slots);
         let (begin, is_being_made) = oneshot::channel();
         let (go_on, may_go_on) = channel();
         let counts = tenant.open_session().expect("it is the first");
         let made = sessions.owned(counts, Duration::MAX, move |_| {
             begin.send(()).expect("the test waits");
-            may_go_on.recv().expect("the test says so");
-            Err(Failure::Mistake)
+            may_go_on.recv().expect("the test sends");
+            Err(Failure::Internal)
         });
         tokio::select! {
-            _ = made => panic!("it goes on without a word"),
+            _ = made => panic!("it completes before the test allows it"),
             is_so = is_being_made => is_so.expect("it begins"),
         }
         assert!(tenant.open_session().is_err());

@@ -1,26 +1,26 @@
-//! Why the server does not start, as its command says it.
+//! The errors with which the command fails.
 
 use crate::tenant::TenantError;
 
-/// Why the server does not start.
+/// The reason why the server does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// An argument is invalid, or a file that an argument names.
+    /// An argument, or a file that an argument names, is invalid.
     #[error("{0}")]
     Usage(String),
     /// A tenant cannot run code.
     #[error(transparent)]
     Tenant(#[from] TenantError),
-    /// The host does not provide what the server needs, or its client ended it.
+    /// The host lacks something that the server needs, or the client violated the protocol.
     #[error("{0}")]
     Failed(String),
-    /// A call of the kernel failed.
+    /// A system call failed.
     #[error("{0}")]
     System(#[from] std::io::Error),
 }
 
 impl StartError {
-    /// The exit code of the command.
+    /// Returns the exit code of the command.
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Tenant(TenantError::Sandbox(_, cause)) => cause.exit_code(),

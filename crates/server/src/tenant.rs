@@ -1,4 +1,4 @@
-//! A tenant: its sandboxes and its account.
+//! A tenant: its sandboxes, its quota and its usage.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -14,22 +14,23 @@ use crate::account::{Account, Refusal};
 use crate::activity::Activity;
 use crate::config::Profile;
 use crate::failure::Failure;
-use crate::http::{Budget, Places};
+use crate::http::{Budget, RequestSlots};
 use crate::locked;
 use crate::sandboxes::{Sandboxes, Variant};
 
-/// The most directories of its sandboxes that a tenant's clients watch at once. The kernel counts them for the user of
-/// the server, of which all tenants have the same.
-pub const MOST_WATCHES: usize = 8;
+/// The maximum number of directories that a tenant's clients watch. The kernel limits inotify watches per user, and all
+/// tenants
+/// share the user of the server.
+pub const MAX_WATCHES: usize = 8;
 
-/// Why a tenant cannot be made.
+/// The reason why a tenant cannot be created.
 #[derive(Debug, thiserror::Error)]
 pub enum TenantError {
-    /// Its policy cannot be read, or the host cannot provide a sandbox of it.
-    #[error("the tenant `{0}`: {1}")]
+    /// The policy cannot be loaded, or the host cannot provide its sandbox.
+    #[error("tenant `{0}`: {1}")]
     Sandbox(Arc<str>, sandfork::Error),
-    /// Its quota lets nothing begin.
-    #[error("the tenant `{0}`: {1}")]
+    /// The quota prevents every run.
+    #[error("tenant `{0}`: {1}")]
     Quota(Arc<str>, String),
 }
 
@@ -38,57 +39,57 @@ impl From<TenantError> for Failure {
         match error {
             TenantError::Sandbox(_, error) => error.into(),
             TenantError::Quota(_, problem) => {
-                tracing::error!("a tenant has a quota that lets nothing begin: {problem}");
-                Self::Mistake
+                tracing::error!("the quota of a tenant prevents every run: {problem}");
+                Self::Internal
             }
         }
     }
 }
 
-/// The id that a path has, before what else it has.
+/// The id in a path, which may have further parameters.
 #[derive(Deserialize)]
 struct WithId {
     id: String,
 }
 
-/// The tenant of a request, and the id in its path.
+/// Returns the tenant of a request, and the id in its path.
 ///
 /// # Errors
-/// If the path is not UTF-8.
+/// Returns an error if the path is not valid UTF-8.
 pub async fn tenant_and_id(parts: &mut Parts) -> Result<(Arc<Tenant>, String), Failure> {
     let tenant = parts.extensions.get::<Arc<Tenant>>().cloned();
-    let tenant = tenant.ok_or(Failure::Mistake)?;
+    let tenant = tenant.ok_or(Failure::Internal)?;
     let path = Path::<WithId>::from_request_parts(parts, &()).await;
     let Path(WithId { id }) = path?;
     Ok((tenant, id))
 }
 
-/// Clients that share one policy and one quota.
+/// A group of clients with one policy and one quota.
 #[derive(Debug)]
 pub struct Tenant {
-    /// Its name, also in metrics and logs.
+    /// The name, which also appears in metrics and logs.
     pub name: Arc<str>,
-    /// Its sandboxes.
+    /// The sandboxes of its policy.
     pub sandboxes: Sandboxes,
-    /// The watches that it may still begin.
+    /// The permits for directory watches.
     pub watches: Arc<Semaphore>,
-    /// Its requests in progress.
-    pub places: Places,
-    /// The memory of its bodies and answers.
+    /// The slots for concurrent requests.
+    pub slots: RequestSlots,
+    /// The memory budget of its bodies and responses.
     pub budget: Budget,
     account: Mutex<Account>,
     activity: Mutex<Activity>,
 }
 
 impl Tenant {
-    /// Makes a tenant that uses nothing yet.
+    /// Creates a tenant without usage.
     ///
     /// # Errors
-    /// If its policy cannot be read, or its quota lets nothing begin.
+    /// Returns an error if its policy cannot be loaded, or if its quota prevents every run.
     pub fn new(
         name: Arc<str>,
         profile: &Profile,
-        places: Places,
+        slots: RequestSlots,
         budget: Budget,
     ) -> Result<Self, TenantError> {
         let sandboxes = Sandboxes::new(profile.clone());
@@ -100,36 +101,36 @@ impl Tenant {
         Ok(Self {
             name,
             sandboxes,
-            watches: Arc::new(Semaphore::new(MOST_WATCHES)),
-            places,
+            watches: Arc::new(Semaphore::new(MAX_WATCHES)),
+            slots,
             budget,
             account: Mutex::new(account),
             activity: Mutex::default(),
         })
     }
 
-    /// What it has running, and may still begin.
+    /// Locks the usage of the tenant.
     pub fn account(&self) -> MutexGuard<'_, Account> {
         locked(&self.account)
     }
 
-    /// How its runs ended lately.
+    /// Locks the statistics of the tenant's recent runs.
     pub fn activity(&self) -> MutexGuard<'_, Activity> {
         locked(&self.activity)
     }
 
-    /// Counts a run until the result is dropped.
+    /// Counts a run until the returned value is dropped.
     ///
     /// # Errors
-    /// If the quota is used up.
+    /// Returns an error if the quota is used up.
     pub fn begin_run(self: &Arc<Self>, variant: Variant) -> Result<Running, Refusal> {
         self.begin(self.sandboxes.memory(variant))
     }
 
-    /// Counts a cell of an open session, whose memory is the session's.
+    /// Counts a cell of an open session, which already reserves its memory.
     ///
     /// # Errors
-    /// If the quota is used up.
+    /// Returns an error if the quota is used up.
     pub fn begin_cell(self: &Arc<Self>) -> Result<Running, Refusal> {
         self.begin(0)
     }
@@ -142,28 +143,28 @@ impl Tenant {
         })
     }
 
-    /// Counts another cell of a run as one that begins now.
+    /// Counts another cell of a run.
     ///
     /// # Errors
-    /// If the rate lets none begin.
-    pub fn begin_another(&self) -> Result<(), Refusal> {
-        self.account().begin_another(Instant::now())
+    /// Returns an error if the rate limit is reached.
+    pub fn begin_next_cell(&self) -> Result<(), Refusal> {
+        self.account().begin_next_cell(Instant::now())
     }
 
-    /// Checks that a run can begin within this time, as far as the quota says it now.
+    /// Checks that a run can start within this time, judging by the current usage.
     ///
     /// # Errors
-    /// If its processor time comes back later, or its open sessions have the memory.
+    /// Returns an error if the CPU time refills later, or if open sessions reserve the memory.
     pub fn may_begin_within(&self, time: Duration) -> Result<(), Refusal> {
         let memory = self.sandboxes.memory(Variant::default());
         self.account()
             .may_begin_within(time, memory, Instant::now())
     }
 
-    /// Counts work on a session, which is opened, copied or restarted.
+    /// Counts setup work on a session: opening, copying or restarting it.
     ///
     /// # Errors
-    /// If the quota is used up.
+    /// Returns an error if the quota is used up.
     pub fn begin_setup(self: &Arc<Self>) -> Result<Running, Refusal> {
         self.account().begin_setup(Instant::now())?;
         Ok(Running {
@@ -172,11 +173,12 @@ impl Tenant {
         })
     }
 
-    /// The sandbox of a variant. Blocks while it is made. The tenant is charged with the time of that, in which an
-    /// interpreter starts, unless it is the one that it has in any case.
+    /// Returns the sandbox of a variant. Blocks while it is built. Building a variant starts an interpreter, whose time
+    /// is charged
+    /// to the tenant; the sandbox of the policy itself is free.
     ///
     /// # Errors
-    /// If the host cannot provide it.
+    /// Returns an error if the host cannot provide the sandbox.
     pub fn sandbox(&self, variant: Variant) -> Result<Arc<Sandbox>, sandfork::Error> {
         self.sandboxes.sandbox(variant, |variant, taken| {
             if variant != Variant::default() {
@@ -185,23 +187,23 @@ impl Tenant {
         })
     }
 
-    /// A fresh session of the tenant's own policy. Blocks while it is made.
+    /// Opens a session of the tenant's own policy. Blocks while it is opened.
     ///
     /// # Errors
-    /// If the host cannot provide it.
+    /// Returns an error if the host cannot provide the session.
     pub fn session(&self) -> Result<Session, sandfork::Error> {
         self.sandbox(Variant::default())?.session()
     }
 
-    /// Counts processor time that no run has used.
+    /// Charges CPU time that is not part of a run.
     pub fn used(&self, time: Duration) {
         self.account().used(time);
     }
 
-    /// Counts a session until the result is dropped.
+    /// Counts a session until the returned value is dropped.
     ///
     /// # Errors
-    /// If the quota is used up.
+    /// Returns an error if the quota is used up.
     pub fn open_session(self: &Arc<Self>) -> Result<Opened, Refusal> {
         let memory = self.sandboxes.memory(Variant::default());
         self.account().open_session(memory)?;
@@ -212,7 +214,7 @@ impl Tenant {
     }
 }
 
-/// A run that counts.
+/// A counted run, until it is dropped.
 #[derive(Debug)]
 pub struct Running {
     tenant: Arc<Tenant>,
@@ -225,10 +227,10 @@ impl Drop for Running {
     }
 }
 
-/// A session that counts.
+/// A counted session, until it is dropped.
 #[derive(Debug)]
 pub struct Opened {
-    /// Whose session it is.
+    /// The tenant that owns the session.
     pub tenant: Arc<Tenant>,
     memory: u64,
 }

@@ -1,7 +1,8 @@
-//! Tokens, and the tenants that they stand for. Pure, but for drawing a new one.
+//! Parses the token file, and maps tokens to tenants. Does no I/O except for generating a token.
 //!
-//! A line of the file is `TOKEN`, `TENANT TOKEN` or `TENANT TOKEN UNTIL`. A token is itself or `sha256:` and its digest in
-//! hexadecimal, so that a file need not hold what clients present. UNTIL is a time as in RFC 3339.
+//! A line is `TOKEN`, `TENANT TOKEN` or `TENANT TOKEN UNTIL`. TOKEN is either the token itself, or `sha256:` and its
+//! digest in
+//! hexadecimal, so that the file need not contain what clients present. UNTIL is an RFC 3339 timestamp.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -14,23 +15,23 @@ use sha2::{Digest, Sha256};
 
 use crate::start_error::StartError;
 
-/// The tenant of a token without one, and of all clients where there are no tokens.
+/// The tenant of a token without a tenant, and of all clients if no tokens are required.
 pub const DEFAULT_TENANT: &str = "default";
 
-/// Fewer characters could be guessed.
-const SHORTEST: usize = 20;
+/// The minimum length of a token. Shorter ones could be guessed.
+const MIN_LENGTH: usize = 20;
 
-/// Before the digest of a token.
+/// The prefix of a digest.
 const DIGEST: &str = "sha256:";
 
-/// What a tenant's name has to be.
-const NAME: &str = "a tenant is named by at most 64 letters, digits, `-` and `_`";
+/// The rule for tenant names.
+const NAME: &str = "a tenant name has at most 64 characters: letters, digits, `-` and `_`";
 
-/// Why a token is not accepted: no line has it, or its time is over.
+/// The reasons for which a token is rejected.
 const UNKNOWN: &str = "the token is unknown";
 const EXPIRED: &str = "the token has expired";
 
-/// The tokens of a file, by their digests.
+/// The tokens of a file, by digest.
 #[derive(Debug)]
 pub struct Tokens {
     by_digest: HashMap<[u8; 32], Token>,
@@ -49,10 +50,10 @@ impl Token {
 }
 
 impl Tokens {
-    /// Reads the lines of a file. Empty ones, and those that begin with `#`, count for nothing.
+    /// Parses a token file. Empty lines and lines that begin with `#` are ignored.
     ///
     /// # Errors
-    /// If a line is not a token, or none is. The sentence has no token.
+    /// Returns an error if a line is invalid, or if there is no token. The message quotes no token.
     pub fn read(text: &str) -> Result<Self, String> {
         let mut by_digest = HashMap::new();
         for (number, text) in text.lines().enumerate() {
@@ -65,7 +66,7 @@ impl Tokens {
                 [tenant, token] => (tenant, token, None),
                 [tenant, token, until] => (tenant, token, Some(until)),
                 _ => {
-                    return Err(wrong("a line is TOKEN, TENANT TOKEN or TENANT TOKEN UNTIL"));
+                    return Err(wrong("write TOKEN, TENANT TOKEN or TENANT TOKEN UNTIL"));
                 }
             };
             if !is_tenant(tenant) {
@@ -74,28 +75,30 @@ impl Tokens {
             let until = until.map(humantime::parse_rfc3339).transpose();
             let stands_for = Token {
                 tenant: tenant.into(),
-                until: until.map_err(|_| wrong("the time is not as in 2027-01-31T12:00:00Z"))?,
+                until: until.map_err(|_| {
+                    wrong("the time is invalid: write it like 2027-01-31T12:00:00Z")
+                })?,
             };
             let digest = digest_of(token).map_err(|what| wrong(&what))?;
             if by_digest.insert(digest, stands_for).is_some() {
-                return Err(wrong("the token is that of an earlier line"));
+                return Err(wrong("the token is a duplicate of an earlier line"));
             }
         }
         if by_digest.is_empty() {
             return Err(
-                "it has no token, so no client could run code; `sandfork server token` draws one"
+                "it contains no token, so no client could run code: create one with `sandfork server token`"
                     .to_owned(),
             );
         }
         Ok(Self { by_digest })
     }
 
-    /// The tenant of a token that a client presents.
+    /// Returns the tenant of a token that a client presents.
     ///
-    /// The comparison is that of digests, so its time says nothing about the tokens.
+    /// The digests are compared, so the time of the comparison reveals nothing about the tokens.
     ///
     /// # Errors
-    /// If it is unknown or expired.
+    /// Returns the reason if the token is unknown or expired.
     pub fn tenant_of(&self, token: &str, now: SystemTime) -> Result<&Arc<str>, &'static str> {
         let digest: [u8; 32] = Sha256::digest(token).into();
         let token = self.by_digest.get(&digest).ok_or(UNKNOWN)?;
@@ -105,42 +108,41 @@ impl Tokens {
         Ok(&token.tenant)
     }
 
-    /// Whether a token of this tenant is accepted.
+    /// Returns whether this tenant has a valid token.
     pub fn admit(&self, tenant: &str, now: SystemTime) -> bool {
         let mut tokens = self.by_digest.values();
         tokens.any(|token| &*token.tenant == tenant && token.is_valid(now))
     }
 
-    /// All tenants, some more than once.
+    /// Returns the tenants of all tokens, possibly with duplicates.
     pub fn tenants(&self) -> impl Iterator<Item = &Arc<str>> {
         self.by_digest.values().map(|token| &token.tenant)
     }
 }
 
-/// Whether a file has tokens that clients could present.
+/// Returns whether a file contains tokens in plain text.
 pub fn has_plain_tokens(text: &str) -> bool {
     let mut lines = text.lines().map(str::trim);
     lines.any(|line| !line.is_empty() && !line.starts_with('#') && !line.contains(DIGEST))
 }
 
-/// Whether a text can name a tenant.
+/// Returns whether a text is a valid tenant name.
 pub fn is_tenant(text: &str) -> bool {
     let is_of_names = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     (1..=64).contains(&text.len()) && text.chars().all(is_of_names)
 }
 
-/// Draws a token. Returns it, and its line of a token file.
+/// Generates a token. Returns the token and its line for the token file.
 ///
 /// # Errors
-/// If the text cannot name a tenant, or the kernel gives no random bytes (getrandom(2)).
-pub fn draw(tenant: &str) -> Result<(String, String), StartError> {
+/// Returns an error if the tenant name is invalid, or if the kernel provides no random bytes (getrandom(2)).
+pub fn generate(tenant: &str) -> Result<(String, String), StartError> {
     if !is_tenant(tenant) {
         return Err(StartError::Usage(NAME.to_owned()));
     }
     let mut bytes = [0; 32];
-    getrandom::fill(&mut bytes).map_err(|error| {
-        StartError::Failed(format!("a token is drawn by getrandom(2): {error}"))
-    })?;
+    getrandom::fill(&mut bytes)
+        .map_err(|error| StartError::Failed(format!("getrandom(2): {error}")))?;
     let token = URL_SAFE_NO_PAD.encode(bytes);
     let mut line = format!("{tenant} {DIGEST}");
     for byte in Sha256::digest(&token) {
@@ -151,18 +153,18 @@ pub fn draw(tenant: &str) -> Result<(String, String), StartError> {
 }
 
 fn digest_of(token: &str) -> Result<[u8; 32], String> {
-    let wrong = || format!("behind `{DIGEST}` stand 64 hexadecimal digits");
+    let wrong = || format!("`{DIGEST}` must be followed by 64 hexadecimal digits");
     let is_digest = token
         .get(..DIGEST.len())
         .is_some_and(|start| start.eq_ignore_ascii_case(DIGEST));
     let Some(digits) = token.strip_prefix(DIGEST) else {
         if is_digest {
-            // In capitals: as a token, it would let no client in.
+            // An upper-case prefix. As a plain token, it would admit no client.
             return Err(wrong());
         }
-        return if token.len() < SHORTEST {
+        return if token.len() < MIN_LENGTH {
             Err(format!(
-                "a token has {SHORTEST} characters or more; `sandfork server token` draws one"
+                "a token needs at least {MIN_LENGTH} characters: create one with `sandfork server token`"
             ))
         } else {
             Ok(Sha256::digest(token).into())
@@ -172,8 +174,8 @@ fn digest_of(token: &str) -> Result<[u8; 32], String> {
         return Err(wrong());
     }
     let mut digest = [0; 32];
-    for (byte, place) in digest.iter_mut().zip((0..64).step_by(2)) {
-        match u8::from_str_radix(&digits[place..place + 2], 16) {
+    for (byte, index) in digest.iter_mut().zip((0..64).step_by(2)) {
+        match u8::from_str_radix(&digits[index..index + 2], 16) {
             Ok(read) => *byte = read,
             Err(_) => return Err(wrong()),
         }
@@ -197,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_a_token_with_or_without_a_tenant_and_a_time() {
+    fn lines_have_an_optional_tenant_and_expiry() {
         let text =
             format!("# two\n\n{TOKEN}1\nalpha {TOKEN}2\nbeta {TOKEN}3 2027-01-31T12:00:00Z\n");
         let tokens = Tokens::read(&text).expect("it is read");
@@ -216,8 +218,8 @@ mod tests {
     }
 
     #[test]
-    fn a_drawn_token_is_that_of_its_line() {
-        let (token, line) = draw("alpha").expect("it is drawn");
+    fn generated_line_accepts_the_generated_token() {
+        let (token, line) = generate("alpha").expect("it is drawn");
         assert!(!line.contains(&token));
         assert!(!has_plain_tokens(&line) && has_plain_tokens(&token));
         let tokens = Tokens::read(&line).expect("it is read");
@@ -226,15 +228,15 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_line_is_said_without_its_token() {
-        refused("# nothing\n", "it has no token");
-        refused("\nshort", "line 2: a token has 20 characters");
-        refused("a b c d", "line 1: a line is TOKEN,");
-        refused(&format!("a/b {TOKEN}"), "line 1: a tenant is named by");
-        refused(&format!("a {TOKEN} soon"), "line 1: the time is not as in");
-        let twice = "line 2: the token is that of an earlier line";
+    fn errors_do_not_quote_the_token() {
+        refused("# nothing\n", "it contains no token");
+        refused("\nshort", "line 2: a token needs at least 20 characters");
+        refused("a b c d", "line 1: write TOKEN,");
+        refused(&format!("a/b {TOKEN}"), "line 1: a tenant name has at most");
+        refused(&format!("a {TOKEN} soon"), "line 1: the time is invalid");
+        let twice = "line 2: the token is a duplicate of an earlier line";
         refused(&format!("{TOKEN}\na {TOKEN}"), twice);
-        let digits = "line 1: behind `sha256:` stand 64 hexadecimal digits";
+        let digits = "line 1: `sha256:` must be followed by 64 hexadecimal digits";
         refused(&format!("SHA256:{}", "a".repeat(64)), digits);
         for wrong in ["", "12", &"g".repeat(64), &"é".repeat(32)] {
             refused(&format!("sha256:{wrong}"), digits);

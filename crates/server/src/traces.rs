@@ -1,8 +1,10 @@
-//! Traces of what the server does, for a collector that speaks OTLP. Each answer has a span. Each run or cell has a span
-//! within that of its answer, and each phase of a run has one within that of the run.
+//! Exports traces over OTLP: a span for each response, within it a span for each run or cell, and within that a span
+//! for each
+//! phase.
 //!
-//! Where no collector is named, the tracer of `opentelemetry` is one that does nothing. Where one is named and does not
-//! answer, spans are dropped: a queue of 2,048 waits for it, and no request does.
+//! Without a collector, the tracer of `opentelemetry` does nothing. If the collector does not respond, spans are
+//! dropped: a
+//! queue of 2,048 spans absorbs the delay, and requests never wait.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,29 +27,29 @@ use opentelemetry_sdk::trace::SdkTracerProvider;
 use sandfork::Outcome;
 use tokio::runtime::Handle;
 
-/// How long a collector has for one batch, and for the last one.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// The timeout for exporting one batch, and for the last one at shutdown.
+const EXPORT_TIMEOUT: Duration = Duration::from_secs(5);
 
 const NAME: &str = "sandfork-server";
 
-/// Spans go to a collector until this is dropped, which sends those that wait.
+/// The trace export. Dropping it flushes the queued spans.
 #[derive(Debug)]
 pub struct Traces(SdkTracerProvider);
 
 impl Traces {
-    /// Sends spans to the collector at an address such as `http://127.0.0.1:4318`. The standard's variables, such as
-    /// `OTEL_SERVICE_NAME` and `OTEL_TRACES_SAMPLER`, say the rest.
+    /// Exports spans to a collector, such as `http://127.0.0.1:4318`. The standard environment variables, such as
+    /// `OTEL_SERVICE_NAME` and `OTEL_TRACES_SAMPLER`, configure the rest.
     ///
     /// # Errors
-    /// If the address or a variable is not what the standard has.
+    /// Returns an error if the address or a variable is invalid.
     pub fn to(collector: &str, runtime: &Handle) -> Result<Self, ExporterBuildError> {
         let exporter = SpanExporter::builder()
             .with_http()
             .with_endpoint(format!("{}/v1/traces", collector.trim_end_matches('/')))
             .with_protocol(protocol()?)
-            .with_timeout(PATIENCE)
+            .with_timeout(EXPORT_TIMEOUT)
             .with_http_client(Client {
-                hyper: HyperClient::with_default_connector(PATIENCE, None),
+                hyper: HyperClient::with_default_connector(EXPORT_TIMEOUT, None),
                 runtime: runtime.clone(),
                 is_lost: AtomicBool::new(false),
             })
@@ -65,32 +67,33 @@ impl Traces {
     }
 }
 
-/// What is sent: the standard's default, or what its variables say.
+/// Returns the protocol from the standard environment variables, or the default.
 fn protocol() -> Result<Protocol, ExporterBuildError> {
-    let said = |name| std::env::var(name).ok().filter(|said| !said.is_empty());
-    let named = said("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL").or(said("OTEL_EXPORTER_OTLP_PROTOCOL"));
+    let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
+    let named =
+        variable("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL").or(variable("OTEL_EXPORTER_OTLP_PROTOCOL"));
     match named.as_deref() {
         None | Some("http/protobuf") => Ok(Protocol::HttpBinary),
         Some("http/json") => Ok(Protocol::HttpJson),
         Some(other) => Err(ExporterBuildError::InvalidConfiguration(format!(
-            "OTEL_EXPORTER_OTLP_PROTOCOL: traces are sent by http/protobuf or http/json, and not by {other}"
+            "OTEL_EXPORTER_OTLP_PROTOCOL: use http/protobuf or http/json instead of {other}"
         ))),
     }
 }
 
-/// Whether the standard's variable turns everything off.
+/// Returns whether the standard environment variable disables tracing.
 pub fn are_disabled() -> bool {
-    std::env::var("OTEL_SDK_DISABLED").is_ok_and(|said| said.eq_ignore_ascii_case("true"))
+    std::env::var("OTEL_SDK_DISABLED").is_ok_and(|value| value.eq_ignore_ascii_case("true"))
 }
 
 impl Drop for Traces {
     fn drop(&mut self) {
-        // The client has said it where the collector is not there.
-        _ = self.0.shutdown_with_timeout(PATIENCE);
+        // The client has already logged a lost collector.
+        _ = self.0.shutdown_with_timeout(EXPORT_TIMEOUT);
     }
 }
 
-/// Sends batches from a thread that has no runtime, and says once when a collector is lost.
+/// Sends batches from a thread without a runtime. Logs once when the collector is lost, and once when it is back.
 struct Client {
     hyper: HyperClient,
     runtime: Handle,
@@ -128,7 +131,7 @@ impl HttpClient for Client {
     }
 }
 
-/// Begins the span of an answer, in the trace of the client where it names one (`traceparent`).
+/// Starts the span of a response, as part of the client's trace if the request has one (`traceparent`).
 pub fn answering(method: &'static str, route: &str, headers: &HeaderMap) -> Context {
     let of_client = TraceContextPropagator::new().extract(&HeaderExtractor(headers));
     let tracer = global::tracer(NAME);
@@ -143,7 +146,7 @@ pub fn answering(method: &'static str, route: &str, headers: &HeaderMap) -> Cont
     of_client.with_span(span)
 }
 
-/// Ends the span of an answer.
+/// Ends the span of a response.
 pub fn answered(answering: &Context, code: u16, tenant: &str, failure: &'static str) {
     let span = answering.span();
     span.set_attribute(KeyValue::new("http.response.status_code", i64::from(code)));
@@ -157,7 +160,7 @@ pub fn answered(answering: &Context, code: u16, tenant: &str, failure: &'static 
     span.end();
 }
 
-/// Adds the span of a run or a cell that has just ended. How a guest ends is no error of the server.
+/// Records the span of a run or a cell that has just ended. A failure of guest code is not an error of the server.
 pub fn ended(within: &Context, outcome: &Outcome) {
     let tracer = global::tracer(NAME);
     let phases = outcome.usage().phases;

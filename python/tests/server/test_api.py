@@ -259,7 +259,7 @@ def test_idle_session_is_closed(server: Server) -> None:
         ({"codes": "1"}, "codes"),
         ({"code": "1", "limits": {"walls": 1}}, "walls"),
         ({"code": "1", "limits": {"output": 1 << 50}}, "limits.output"),
-        ({"code": "1", "limits": {"output": 1.5}}, "limits.output: 1.5 is no number of bytes"),
+        ({"code": "1", "limits": {"output": 1.5}}, "limits.output: 1.5 is not a number of bytes"),
         ({"code": "1", "limits": {"wall": "1"}}, 'limits.wall: "1" has no unit'),
         ({"code": "1", "limits": {"wall": []}}, "a text with a unit"),
         ({"code": "1", "limits": {"memory": 1}}, "limits.memory: 1B is out of range"),
@@ -286,7 +286,7 @@ def test_unknown_paths_and_methods(server: Server) -> None:
         answer = server.ask("PATCH", path)
         assert answer.status == 405, path
         said = answer.json.get("message") or answer.json["error"]["message"]
-        assert said.startswith("this path has no method PATCH"), path
+        assert said.startswith("this path does not support PATCH"), path
         assert answer.headers["allow"] == ("GET,HEAD" if path == "/healthz" else "POST")
 
 

@@ -26,7 +26,7 @@ def page(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[B
 
 def _run(page: Browser, code: str) -> str:
     page.value(f"at('code').value = {code!r}; at('state').textContent = ''; at('playground').requestSubmit()")
-    page.wait_for("!at('run').disabled && at('state').textContent !== 'runs'")
+    page.wait_for("!at('run').disabled && at('state').textContent !== 'running'")
     return str(page.value("at('result').innerText"))
 
 
@@ -70,7 +70,7 @@ def test_guest_output_is_shown_as_text(page: Browser) -> None:
 
 def test_a_session_that_ends_is_followed_by_another(page: Browser) -> None:
     _run(page, "import os; os._exit(3)")
-    assert "the next cell opens another" in page.value("at('state').textContent")
+    assert "the next cell opens a new one" in page.value("at('state').textContent")
     assert _run(page, "'new'").strip() == '"new"'
 
 

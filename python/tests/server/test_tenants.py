@@ -216,8 +216,8 @@ def test_tokens_are_read_again(start: Any, tokens: pathlib.Path) -> None:
     # An invalid token file changes nothing.
     tokens.write_text("short\n")
     server.process.send_signal(signal.SIGHUP)
-    eventually(lambda: "stay as they were" in server.log.read_text())
-    [line] = [line for line in server.log.read_text().splitlines() if "stay as they were" in line]
+    eventually(lambda: "stay unchanged" in server.log.read_text())
+    [line] = [line for line in server.log.read_text().splitlines() if "stay unchanged" in line]
     assert "line 1" in line
     assert server.ask("GET", "/v1/sessions", **_as(BETA)).status == 200
 
@@ -247,7 +247,7 @@ def test_processor_time_of_an_hour_is_used_up(start: Any, tmp_path: pathlib.Path
     assert server.run(burn).json["status"] == "ok"
     refused = server.run("1")
     assert refused.status == 429
-    assert "processor time" in refused.json["error"]["message"]
+    assert "CPU time" in refused.json["error"]["message"]
 
 
 def test_work_on_sessions_needs_processor_time(start: Any, tmp_path: pathlib.Path) -> None:
@@ -291,7 +291,7 @@ def test_background_work_of_a_cell_uses_up_cpu_time(start: Any, tmp_path: pathli
         assert answer.json["value"] < 5
         time.sleep(0.1)
     assert answer.status == 429
-    assert "processor time" in answer.json["error"]["message"]
+    assert "CPU time" in answer.json["error"]["message"]
 
 
 def test_background_work_counts_without_requests(start: Any, tmp_path: pathlib.Path) -> None:
@@ -305,7 +305,7 @@ def test_background_work_counts_without_requests(start: Any, tmp_path: pathlib.P
 
     # Neither this request nor a run uses the session.
     eventually(lambda: counted() > 1.1)
-    assert "processor time" in server.run("1").json["error"]["message"]
+    assert "CPU time" in server.run("1").json["error"]["message"]
 
 
 def test_a_tenant_leaves_memory_of_bodies_to_others(
@@ -387,9 +387,9 @@ def test_work_that_outlasts_the_drain_gets_a_response(start: Any, tmp_path: path
         (["--policy", "nope"], None, 2, "nope"),
         (["--token-file", "/missing"], None, 2, "/missing"),
         (["--config", "CONFIG"], "[default]\nsets = []", 2, "sets"),
-        (["--config", "CONFIG"], "[tenants.a]\npolicy = 'b.toml'", 2, "the tenant `a`"),
+        (["--config", "CONFIG"], "[tenants.a]\npolicy = 'b.toml'", 2, "tenant `a`"),
         (["--config", "CONFIG"], "[default]\nmemory = '256MiB'", 2, "limits.memory"),
-        (["--config", "CONFIG"], "[tenants.a]\nruns = 0", 2, "the tenant `a`: runs"),
+        (["--config", "CONFIG"], "[tenants.a]\nruns = 0", 2, "tenant `a`: runs"),
         (["--config", "CONFIG"], "[http]\nbodies = '1MiB'", 2, "http.bodies"),
         (["token", "a/b"], None, 2, "tenant"),
     ],
@@ -431,10 +431,10 @@ def test_batch_reports_exhausted_cpu_time(start: Any, tmp_path: pathlib.Path) ->
     answer = server.ask("POST", "/v1/batches", {"tasks": [{"code": burn}, {"code": "1"}, {"code": "2"}]})
     results = [json.loads(line) for line in answer.body.splitlines()]
     assert [result["status"] for result in results] == ["ok", "infrastructure", "infrastructure"]
-    assert "processor time" in results[1]["error"]["message"]
+    assert "CPU time" in results[1]["error"]["message"]
     refused = server.ask("POST", "/v1/batches", {"tasks": [{"code": "1"}]})
     assert refused.status == 429
-    assert "processor time" in refused.json["error"]["message"]
+    assert "CPU time" in refused.json["error"]["message"]
 
 
 def test_batch_reports_memory_taken_by_sessions(start: Any, tmp_path: pathlib.Path) -> None:

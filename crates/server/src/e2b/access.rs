@@ -1,4 +1,4 @@
-//! Which tenant a request of the control plane is of, and which sandbox one of the data plane is for.
+//! Authorizes requests of the data plane, and resolves the sandboxes that requests name.
 
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -21,20 +21,19 @@ use crate::http::TenantName;
 use crate::server::App;
 use crate::tenant::tenant_and_id;
 
-/// The ports that E2B's clients name: those of `envd` and of the code interpreter.
+/// The ports that E2B's clients use: those of `envd` and of the code interpreter.
 const PORTS: [&str; 2] = ["49983", "49999"];
 
-/// Bytes of what is signed: the longest path (`PATH_MAX` of limits.h).
-const MOST_SIGNED: usize = 4096;
+/// The maximum length in bytes of the signed path and user: that of the longest path (`PATH_MAX` in limits.h).
+const MAX_SIGNED: usize = 4096;
 
-/// Bytes of a signature: its version, and a digest in base64.
+/// The length in bytes of a signature: a version, then a digest in base64.
 const SIGNATURE: usize = "v1_".len() + 43;
 
-/// What a client hears of a sandbox that is paused, and one without the token of a sandbox, whether there is such a sandbox
-/// or not.
-const GONE: &str = "the sandbox was not found";
+/// The message for a paused sandbox and for a missing or wrong token, whether or not the sandbox exists.
+const NOT_FOUND: &str = "the sandbox was not found";
 
-/// What a URL of a file may have, for clients without headers.
+/// The query of a signed file URL, for clients that cannot send headers.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Signed {
@@ -44,8 +43,9 @@ struct Signed {
     signature_expiration: Option<u64>,
 }
 
-/// The sandbox of the tenant that a path names. As a `Result` it leaves the body of the request to be read first: a
-/// connection on which some is left is closed.
+/// The sandbox that the path names. Handlers extract it as a `Result` so that the request body is read first: a
+/// connection
+/// with an unread body is closed.
 #[derive(Debug)]
 pub struct Named(pub Arc<Sandbox>);
 
@@ -58,22 +58,22 @@ impl FromRequestParts<Arc<App>> for Named {
     }
 }
 
-/// Finds the sandbox of a request and checks the token of the sandbox. A request without both goes no further.
-pub async fn reach(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response {
+/// Middleware of the data plane: resolves the sandbox of a request and checks the sandbox's token.
+pub async fn authorize(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response {
     let found = if app.draining.has_begun() {
         Err(Failure::Draining.into_response())
     } else {
-        sandbox(&app, &request).map_err(unavailable)
+        sandbox(&app, &request).map_err(denied)
     };
     let refused = match found {
         Ok(sandbox) => {
-            TenantName::tell(&request, &sandbox.tenant.name);
-            match sandbox.tenant.places.take(request.extensions()) {
-                Ok(place) => {
+            TenantName::set(&request, &sandbox.tenant.name);
+            match sandbox.tenant.slots.take(request.extensions()) {
+                Ok(slot) => {
                     let extensions = request.extensions_mut();
                     extensions.insert(sandbox.tenant.budget.clone());
                     extensions.insert(sandbox);
-                    return place.until_sent(next.run(request).await);
+                    return slot.until_sent(next.run(request).await);
                 }
                 Err(failure) => failure.into_response(),
             }
@@ -84,7 +84,7 @@ pub async fn reach(State(app): State<Arc<App>>, mut request: Request, next: Next
     refused
 }
 
-/// The sandbox of a request, or what to tell a client without it.
+/// Returns the sandbox of a request, or the message that denies access to it.
 fn sandbox(app: &App, request: &Request) -> Result<Arc<Sandbox>, &'static str> {
     let headers = request.headers();
     let port = text(headers, "e2b-sandbox-port");
@@ -96,25 +96,27 @@ fn sandbox(app: &App, request: &Request) -> Result<Arc<Sandbox>, &'static str> {
         .unwrap_or_default()
         .0;
     if request.uri().path() == "/files" && !signed.signature.is_empty() {
-        // For a client that has no token.
+        // A signature replaces the token.
         let Some(signed) = signed.for_request(request.method()) else {
-            return Err(GONE);
+            return Err(NOT_FOUND);
         };
-        // The URL of a file names no sandbox: its signature is of one only.
+        // A file URL may omit the sandbox. The signature matches the token of only one sandbox.
         let mut named = match id {
             Some(id) => app.e2b.get(id).into_iter().collect(),
             None => app.e2b.all(),
         };
-        named.retain(|sandbox| signed.is_of(&sandbox.token) && is_open(app, sandbox));
-        return named.pop().ok_or(GONE);
+        named.retain(|sandbox| signed.matches_token(&sandbox.token) && is_open(app, sandbox));
+        return named.pop().ok_or(NOT_FOUND);
     }
     let token = text(headers, "x-access-token").or(text(headers, "e2b-traffic-access-token"));
     let found = id.and_then(|id| app.e2b.get(id));
     let found = found.filter(|sandbox| token.is_some_and(|token| is_equal(token, &sandbox.token)));
-    found.filter(|sandbox| is_open(app, sandbox)).ok_or(GONE)
+    found
+        .filter(|sandbox| is_open(app, sandbox))
+        .ok_or(NOT_FOUND)
 }
 
-/// Whether its own token opens it: not after the last token of its tenant was taken away.
+/// Returns whether the sandbox accepts requests: it is running, and its tenant still has a valid token.
 fn is_open(app: &App, sandbox: &Sandbox) -> bool {
     sandbox.is_running() && app.authenticator.admits(&sandbox.tenant.name)
 }
@@ -123,13 +125,13 @@ fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     headers.get(name)?.to_str().ok()
 }
 
-/// Compares secrets in a time that says nothing of them.
+/// Compares secrets in constant time, by their digests.
 fn is_equal(one: &str, other: &str) -> bool {
     Sha256::digest(one) == Sha256::digest(other)
 }
 
-/// Clients ask with 502 whether the sandbox is gone, and read it in the message.
-fn unavailable(message: &str) -> Response {
+/// Builds the 502 response by whose message clients recognise that a sandbox is gone.
+fn denied(message: &str) -> Response {
     let body = json!({ "code": 502, "message": message });
     let mut response = (StatusCode::BAD_GATEWAY, Json(body)).into_response();
     response.extensions_mut().insert(FailureKind("not-found"));
@@ -137,14 +139,14 @@ fn unavailable(message: &str) -> Response {
 }
 
 impl Signed {
-    /// What each sandbox is compared with. `None` if the signature cannot be of any, or has expired.
+    /// Precomputes what is compared with each sandbox. `None` if the signature is malformed or has expired.
     fn for_request(&self, method: &Method) -> Option<SignedRequest<'_>> {
         let operation = match *method {
             Method::GET | Method::HEAD => "read",
             _ => "write",
         };
         let Self { path, username, .. } = self;
-        if path.len() + username.len() > MOST_SIGNED || self.signature.len() != SIGNATURE {
+        if path.len() + username.len() > MAX_SIGNED || self.signature.len() != SIGNATURE {
             return None;
         }
         let until = match self.signature_expiration {
@@ -165,18 +167,18 @@ impl Signed {
     }
 }
 
-/// A request with a signature, as far as it is the same for each sandbox: there may be many to ask.
+/// The part of a signed request that does not depend on the sandbox, hashed once because there may be many sandboxes.
 struct SignedRequest<'a> {
-    /// The digest of what stands before the token.
+    /// The hash state of the text before the token.
     before: Sha256,
-    /// What stands after it.
+    /// The text after the token.
     until: String,
     signature: &'a str,
 }
 
 impl SignedRequest<'_> {
-    /// Whether the signature is that of a sandbox with this token.
-    fn is_of(&self, token: &str) -> bool {
+    /// Returns whether the signature was made with this token.
+    fn matches_token(&self, token: &str) -> bool {
         let signed = self.before.clone().chain_update(token);
         let signed = signed.chain_update(&self.until).finalize();
         let signature = format!("v1_{}", STANDARD_NO_PAD.encode(signed));
@@ -198,22 +200,22 @@ mod tests {
     }
 
     #[test]
-    fn a_signature_is_of_one_token_and_one_operation() {
+    fn signature_is_bound_to_token_and_operation() {
         let digest = Sha256::digest("/work/a:read:user:token");
         let signature = format!("v1_{}", STANDARD_NO_PAD.encode(digest));
-        let is_of = |method: &Method, token: &str| {
+        let is_valid = |method: &Method, token: &str| {
             let signed = signed(&signature);
             let request = signed.for_request(method);
-            request.is_some_and(|request| request.is_of(token))
+            request.is_some_and(|request| request.matches_token(token))
         };
-        assert!(is_of(&Method::GET, "token"));
-        assert!(is_of(&Method::HEAD, "token"));
-        assert!(!is_of(&Method::POST, "token"));
-        assert!(!is_of(&Method::GET, "tokens"));
+        assert!(is_valid(&Method::GET, "token"));
+        assert!(is_valid(&Method::HEAD, "token"));
+        assert!(!is_valid(&Method::POST, "token"));
+        assert!(!is_valid(&Method::GET, "tokens"));
     }
 
     #[test]
-    fn what_is_no_signature_is_compared_with_no_sandbox() {
+    fn malformed_or_expired_signature_is_rejected_early() {
         for length in [0, SIGNATURE - 1, SIGNATURE + 1, 60_000] {
             let signature = "v1_".to_owned() + &"a".repeat(length.max(3) - 3);
             assert!(signed(&signature).for_request(&Method::GET).is_none());

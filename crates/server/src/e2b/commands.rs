@@ -1,7 +1,7 @@
-//! Programs that clients start in a sandbox, beside its cells.
+//! Programs that clients start in a sandbox, next to its cells.
 //!
-//! A thread of its own reads what each prints, so that slow programs take none of the threads that cells run on. Its
-//! tenant's account bounds how many there are. What a program prints while no client listens is lost.
+//! Each program has its own reader thread, so that slow programs occupy none of the threads on which cells run. The
+//! tenant's account limits the number of programs. Output that no client is subscribed to is discarded.
 
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -25,28 +25,29 @@ use crate::files::failed;
 use crate::locked;
 use crate::tenant::Running;
 
-/// Events that wait for a client. A program that prints faster than all its clients read has to wait. Its clients share the
-/// bytes of an event.
-const WAITING: usize = 4;
-/// How long a client that takes nothing may keep an event from the others.
-const LAG: Duration = Duration::from_secs(2);
-/// How long one that has no room waits before it is asked again.
-const UNTIL_NEXT_TRY: Duration = Duration::from_millis(10);
-/// Bytes that wait for a program to read them. The rest waits with its client, and goes with it.
+/// The capacity of a client's event queue. A program that prints faster than its clients read is blocked. The clients
+/// share the bytes of an event.
+const QUEUE_LENGTH: usize = 4;
+/// How long a client that reads nothing may delay the other clients.
+const MAX_LAG: Duration = Duration::from_secs(2);
+/// The interval at which full queues are retried.
+const RETRY_INTERVAL: Duration = Duration::from_millis(10);
+/// The maximum number of input bytes in flight to a program. The rest stays with its client, and is lost if the client
+/// disconnects.
 const PIECE: usize = 16 << 10;
-/// The clients that listen to a program at once.
-const MOST_LISTENERS: usize = 64;
-/// The stack of a thread that passes bytes on.
+/// The maximum number of clients that are subscribed to a program.
+const MAX_SUBSCRIBERS: usize = 64;
+/// The stack size of a thread that copies bytes.
 const STACK: usize = 256 << 10;
 
-/// The size of a terminal.
+/// The size of a terminal, in characters.
 #[derive(Clone, Copy, Debug, Deserialize)]
 pub struct Size {
     pub rows: u16,
     pub cols: u16,
 }
 
-/// A signal that clients send, with its number.
+/// A signal that clients may send.
 #[derive(Clone, Copy, Debug, Deserialize)]
 pub enum Signal {
     #[serde(rename = "SIGNAL_SIGKILL")]
@@ -55,14 +56,14 @@ pub enum Signal {
     Term = 15,
 }
 
-/// What a program's output is called in its events.
+/// How a program's output is labelled in events.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Output {
     Streams,
     Terminal,
 }
 
-/// A program that runs.
+/// A running program.
 #[derive(Debug)]
 pub struct Command {
     pub config: Config,
@@ -70,16 +71,16 @@ pub struct Command {
     pub process: Process,
     output: Output,
     input: Sender<Input>,
-    /// Those who hear of it. There are none any more once it has ended.
-    listeners: Mutex<Option<Vec<Sender<Bytes>>>>,
+    /// The subscribed clients; `None` once the program has ended.
+    subscribers: Mutex<Option<Vec<Sender<Bytes>>>>,
 }
 
-/// What a client writes: bytes, or nothing for the end of all. The answer says whether the program took it.
+/// Input from a client: bytes, or `None` for EOF. The sender receives the result of the write.
 type Input = (Option<Bytes>, oneshot::Sender<Result<(), Failure>>);
 
 impl Command {
-    /// Starts a program, and the threads that serve it. Waits until it runs.
-    pub async fn started(
+    /// Starts a program and the threads that serve it, and waits until the program runs.
+    pub async fn spawn(
         sandbox: Arc<Sandbox>,
         program: Program,
         what: (Config, Option<String>, Output),
@@ -87,12 +88,12 @@ impl Command {
         sandbox.context(None)?.open.meter.charge();
         let running = sandbox.tenant.begin_cell()?;
         let (answer, started) = oneshot::channel();
-        // Not one of the threads that others run on: guest code may not answer for a while.
-        on_a_thread(move || _ = answer.send(Self::start(&sandbox, running, program, what)))?;
-        started.await.map_err(|_| Failure::Mistake)?
+        // A separate thread, because guest code may delay the answer for a while.
+        spawn_thread(move || _ = answer.send(Self::start(&sandbox, running, program, what)))?;
+        started.await.map_err(|_| Failure::Internal)?
     }
 
-    /// Blocks until it runs.
+    /// Blocks until the program runs.
     fn start(
         sandbox: &Arc<Sandbox>,
         running: Running,
@@ -108,15 +109,15 @@ impl Command {
             process,
             output,
             input,
-            listeners: Mutex::new(Some(Vec::new())),
+            subscribers: Mutex::new(Some(Vec::new())),
         });
-        let events = command.listen()?;
+        let events = command.subscribe()?;
         let served = command.serve(sandbox, running, inputs);
         served.inspect_err(|_| _ = command.process.kill(Signal::Kill as i32))?;
         Ok(events)
     }
 
-    /// Starts the threads that serve it.
+    /// Starts the threads that serve the program.
     fn serve(
         self: &Arc<Self>,
         sandbox: &Arc<Sandbox>,
@@ -124,34 +125,35 @@ impl Command {
         inputs: Receiver<Input>,
     ) -> Result<(), Failure> {
         let process = self.process.clone();
-        on_a_thread(move || write(&process, inputs))?;
+        spawn_thread(move || write(&process, inputs))?;
         let (command, of) = (Arc::clone(self), Arc::downgrade(sandbox));
         let mut all = locked(&sandbox.commands);
-        on_a_thread(move || {
-            let end = command.attend();
-            // First, so that a client that knows of the end does not find the program any more.
+        spawn_thread(move || {
+            let end = command.forward_output();
+            // Unregister the program before its end is reported, so that a client that knows of the end no longer finds
+            // it.
             if let Some(sandbox) = of.upgrade() {
                 locked(&sandbox.commands).retain(|other| !Arc::ptr_eq(other, &command));
             }
-            command.end(&end);
+            command.report_end(&end);
             drop(running);
         })?;
         all.push(Arc::clone(self));
         Ok(())
     }
 
-    /// Sends its events from now on to one more client.
-    pub fn listen(&self) -> Result<Receiver<Bytes>, Failure> {
-        let (sender, receiver) = channel(WAITING);
+    /// Subscribes a client to the program's events from now on.
+    pub fn subscribe(&self) -> Result<Receiver<Bytes>, Failure> {
+        let (sender, receiver) = channel(QUEUE_LENGTH);
         let start = json!({ "event": { "start": { "pid": self.process.pid() } } });
-        // There is room.
+        // The queue is empty.
         _ = sender.try_send(frame(0, &start));
-        let mut listeners = locked(&self.listeners);
-        add(listeners.as_mut().ok_or_else(over)?, sender)?;
+        let mut subscribers = locked(&self.subscribers);
+        add_subscriber(subscribers.as_mut().ok_or_else(over)?, sender)?;
         Ok(receiver)
     }
 
-    /// Writes to its standard input. Waits until it has taken all.
+    /// Writes to the program's standard input, and waits until everything was written.
     pub async fn write(&self, bytes: &[u8]) -> Result<(), Failure> {
         for piece in bytes.chunks(PIECE) {
             self.input(Some(Bytes::copy_from_slice(piece))).await?;
@@ -159,7 +161,7 @@ impl Command {
         Ok(())
     }
 
-    /// Closes its standard input after what was written to it.
+    /// Closes the program's standard input after all pending writes.
     pub async fn close_input(&self) -> Result<(), Failure> {
         self.input(None).await
     }
@@ -170,8 +172,8 @@ impl Command {
         taken.await.map_err(|_| over())?
     }
 
-    /// Sends its output to those who listen, until it ends.
-    fn attend(&self) -> ProgramEnd {
+    /// Forwards the program's output to the subscribers until the program ends.
+    fn forward_output(&self) -> ProgramEnd {
         loop {
             let event = match self.process.next_event(None) {
                 Some(ProcessEvent::Stdout(bytes)) if self.output == Output::Terminal => {
@@ -186,65 +188,69 @@ impl Command {
         }
     }
 
-    /// Sends its end to those who listen.
-    fn end(&self, end: &ProgramEnd) {
+    /// Reports the program's end to the subscribers.
+    fn report_end(&self, end: &ProgramEnd) {
         if let Some(limit) = limit(end) {
-            // As clients show no more than its output.
+            // Clients display nothing but output.
             let text = format!("sandfork: {limit}\n");
             let event = data("stderr", text.as_bytes());
             self.send(&frame(0, &json!({ "event": { "data": event } })));
         }
         self.send(&frame(0, &json!({ "event": { "end": ended(end) } })));
         self.send(&frame(END, &json!({})));
-        *locked(&self.listeners) = None;
+        *locked(&self.subscribers) = None;
     }
 
     fn send(&self, event: &Bytes) {
-        let listeners = locked(&self.listeners).clone().unwrap_or_default();
-        let lost = send_to_all(&listeners, event, LAG);
+        let subscribers = locked(&self.subscribers).clone().unwrap_or_default();
+        let lost = send_to_all(&subscribers, event, MAX_LAG);
         if !lost.is_empty() {
-            let mut listeners = locked(&self.listeners);
+            let mut subscribers = locked(&self.subscribers);
             let is_lost = |one: &Sender<Bytes>| lost.iter().any(|lost| lost.same_channel(one));
-            listeners
+            subscribers
                 .iter_mut()
-                .for_each(|all| all.retain(|listener| !is_lost(listener)));
+                .for_each(|all| all.retain(|subscriber| !is_lost(subscriber)));
         }
     }
 }
 
-/// Adds a client to those who listen. Those that have gone make room: a program that prints nothing does not find out.
-fn add(listeners: &mut Vec<Sender<Bytes>>, sender: Sender<Bytes>) -> Result<(), Failure> {
-    listeners.retain(|listener| !listener.is_closed());
-    if listeners.len() >= MOST_LISTENERS {
+/// Adds a subscriber, and removes those that have disconnected: a program that prints nothing does not notice them.
+fn add_subscriber(
+    subscribers: &mut Vec<Sender<Bytes>>,
+    sender: Sender<Bytes>,
+) -> Result<(), Failure> {
+    subscribers.retain(|subscriber| !subscriber.is_closed());
+    if subscribers.len() >= MAX_SUBSCRIBERS {
         return Err(Failure::Busy(format!(
-            "{MOST_LISTENERS} clients listen to this process, as many as may: try again later"
+            "{MAX_SUBSCRIBERS} clients are already connected to this process, its limit: retry later"
         )));
     }
-    listeners.push(sender);
+    subscribers.push(sender);
     Ok(())
 }
 
-/// Sends an event to these, and waits until one of them takes it. Returns those that have gone, and those that took nothing
-/// for `lag` while another one did: their streams break off.
+/// Sends an event to all subscribers, and waits until at least one of them accepts it. Returns those that disconnected,
+/// and
+/// those that accepted nothing for `lag` after another one did: their streams are dropped.
 fn send_to_all<'a>(
-    listeners: &'a [Sender<Bytes>],
+    subscribers: &'a [Sender<Bytes>],
     event: &Bytes,
     lag: Duration,
 ) -> Vec<&'a Sender<Bytes>> {
-    if let [only] = listeners {
+    if let [only] = subscribers {
         let sent = only.blocking_send(event.clone());
         return sent.err().map(|_| only).into_iter().collect();
     }
-    let (mut waiting, mut gone, mut taken) = (Vec::from_iter(listeners), Vec::new(), None);
+    let (mut waiting, mut gone, mut taken) = (Vec::from_iter(subscribers), Vec::new(), None);
     loop {
-        waiting.retain(|listener| match listener.try_send(event.clone()) {
+        waiting.retain(|subscriber| match subscriber.try_send(event.clone()) {
             Ok(()) => {
                 taken.get_or_insert_with(Instant::now);
                 false
             }
             Err(TrySendError::Full(_)) => true,
             Err(TrySendError::Closed(_)) => {
-                gone.push(*listener);
+                gone.push(*subscriber);
                 false
             }
         });
@@ -253,7 +259,7 @@ fn send_to_all<'a>(
             gone.append(&mut waiting);
             return gone;
         }
-        thread::sleep(UNTIL_NEXT_TRY);
+        thread::sleep(RETRY_INTERVAL);
     }
 }
 
@@ -261,8 +267,8 @@ fn over() -> Failure {
     Failure::NotFound("the process has ended".to_owned())
 }
 
-/// Does what waits for a program or a guest on a thread of its own.
-pub fn on_a_thread(act: impl FnOnce() + Send + 'static) -> Result<(), Failure> {
+/// Spawns a thread for work that waits for a program or a guest.
+pub fn spawn_thread(act: impl FnOnce() + Send + 'static) -> Result<(), Failure> {
     let thread = thread::Builder::new()
         .name("command".to_owned())
         .stack_size(STACK);
@@ -272,7 +278,7 @@ pub fn on_a_thread(act: impl FnOnce() + Send + 'static) -> Result<(), Failure> {
         .map_err(|error| Failure::Busy(error.to_string()))
 }
 
-/// Writes what clients send, in their order.
+/// Writes the input of clients, in order.
 fn write(process: &Process, mut inputs: Receiver<Input>) {
     while let Some((input, answer)) = inputs.blocking_recv() {
         let written = if let Some(bytes) = input {
@@ -281,7 +287,7 @@ fn write(process: &Process, mut inputs: Receiver<Input>) {
             process.close_stdin();
             Ok(())
         };
-        // A client that has gone needs none.
+        // Fails if the client has disconnected.
         _ = answer.send(written);
     }
 }
@@ -290,17 +296,17 @@ fn data(stream: &str, bytes: &[u8]) -> Value {
     json!({ stream: STANDARD.encode(bytes) })
 }
 
-/// What ended a program from outside.
+/// Returns the external reason for which a program ended, if there is one.
 fn limit(end: &ProgramEnd) -> Option<String> {
     match end {
         ProgramEnd::Timeout => Some("the command reached its timeout".to_owned()),
         ProgramEnd::OutputLimit => Some("the command reached limits.output".to_owned()),
-        ProgramEnd::Lost(why) => Some(format!("the command has ended because {why}")),
+        ProgramEnd::Lost(why) => Some(format!("the command ended because {why}")),
         _ => None,
     }
 }
 
-/// The end of a program, as E2B has it: -1 stands for one that did not exit.
+/// Describes the end of a program like E2B does. Exit code -1 stands for a program that did not exit by itself.
 fn ended(end: &ProgramEnd) -> Value {
     if let ProgramEnd::Exited(code) = end {
         let status = format!("exit status {code}");
@@ -318,40 +324,40 @@ mod tests {
     use super::*;
 
     #[test]
-    fn those_who_have_gone_make_room_for_others_who_listen() {
+    fn disconnected_subscribers_make_room() {
         let mut all = Vec::new();
-        let mut listen = || {
-            let (sender, receiver) = channel(WAITING);
-            add(&mut all, sender).map(|()| (all.len(), receiver))
+        let mut subscribe = || {
+            let (sender, receiver) = channel(QUEUE_LENGTH);
+            add_subscriber(&mut all, sender).map(|()| (all.len(), receiver))
         };
-        for _ in 0..10 * MOST_LISTENERS {
-            let (count, _gone) = listen().expect("there is room");
+        for _ in 0..10 * MAX_SUBSCRIBERS {
+            let (count, _gone) = subscribe().expect("there is room");
             assert_eq!(count, 1);
         }
-        let there: Vec<_> = (0..MOST_LISTENERS).map(|_| listen()).collect();
+        let there: Vec<_> = (0..MAX_SUBSCRIBERS).map(|_| subscribe()).collect();
         assert!(there.iter().all(Result::is_ok));
-        assert!(matches!(listen(), Err(Failure::Busy(_))));
+        assert!(matches!(subscribe(), Err(Failure::Busy(_))));
         drop(there);
-        assert!(listen().is_ok());
+        assert!(subscribe().is_ok());
     }
 
     #[test]
-    fn a_listener_that_never_reads_is_dropped_and_the_others_go_on() {
-        let (reading, mut read) = channel(WAITING);
-        let (stuck, _unread) = channel(WAITING);
-        let (left, receiver) = channel(WAITING);
+    fn stuck_subscriber_is_dropped_and_others_continue() {
+        let (reading, mut read) = channel(QUEUE_LENGTH);
+        let (stuck, _unread) = channel(QUEUE_LENGTH);
+        let (left, receiver) = channel(QUEUE_LENGTH);
         drop(receiver);
         let reader = thread::spawn(move || std::iter::from_fn(|| read.blocking_recv()).count());
-        let mut listeners = vec![reading, stuck, left];
+        let mut subscribers = vec![reading, stuck, left];
         let mut lost = Vec::new();
         for _ in 0..100 {
-            let gone = send_to_all(&listeners, &Bytes::from_static(b"x"), LAG);
+            let gone = send_to_all(&subscribers, &Bytes::from_static(b"x"), MAX_LAG);
             let gone: Vec<_> = gone.into_iter().cloned().collect();
-            listeners.retain(|one| !gone.iter().any(|gone| gone.same_channel(one)));
+            subscribers.retain(|one| !gone.iter().any(|gone| gone.same_channel(one)));
             lost.push(gone.len());
         }
-        assert_eq!((lost[0], lost[WAITING], lost.iter().sum()), (1, 1, 2));
-        drop(listeners);
+        assert_eq!((lost[0], lost[QUEUE_LENGTH], lost.iter().sum()), (1, 1, 2));
+        drop(subscribers);
         assert_eq!(reader.join().ok(), Some(100));
     }
 }

@@ -1,29 +1,31 @@
-//! What a client starts, and what lists say of it.
+//! The command line of a program, and the shortened form of it in process lists.
 
 use serde::{Deserialize, Serialize};
 
-use super::registry::Texts;
+use super::registry::StringMap;
 
-/// Bytes of a program's arguments and variables that lists have.
-const MOST_LISTED: usize = 16 << 10;
-/// What a text takes beside its bytes.
-const OF_TEXT: usize = 64;
+/// The maximum number of bytes of a program's arguments and variables that lists show.
+const MAX_LISTED: usize = 16 << 10;
+/// The memory overhead in bytes of each string.
+const STRING_OVERHEAD: usize = 64;
 
-/// What a client starts, in the words of the protocol.
+/// The command line of a program, as in the protocol.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(default)]
 pub struct Config {
     pub cmd: String,
     pub args: Vec<String>,
-    pub envs: Texts,
+    pub envs: StringMap,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,
 }
 
 impl Config {
-    /// What lists say of it, and stays in memory: texts that are too long end with `…`, and those after them are missing.
+    /// Returns the part that lists show and that stays in memory: strings that are too long end with `…`, and the
+    /// strings
+    /// after them are omitted.
     pub fn shortened(mut self) -> Self {
-        let mut left = Left(MOST_LISTED);
+        let mut left = Left(MAX_LISTED);
         left.shorten(&mut self.cmd);
         self.cwd.iter_mut().for_each(|cwd| _ = left.shorten(cwd));
         self.args.retain_mut(|arg| left.shorten(arg));
@@ -34,7 +36,7 @@ impl Config {
     }
 }
 
-/// The bytes that are left for what lists say.
+/// The remaining byte budget.
 struct Left(usize);
 
 impl Left {
@@ -44,9 +46,9 @@ impl Left {
         left.is_some()
     }
 
-    /// Leaves of a text what there is room for, if there is any.
+    /// Truncates a string to the remaining budget. Returns whether any budget was left.
     fn shorten(&mut self, text: &mut String) -> bool {
-        let has_room = self.take(OF_TEXT);
+        let has_room = self.take(STRING_OVERHEAD);
         let room = self.0;
         if !self.take(text.len()) {
             let end = (0..=room).rev().find(|at| text.is_char_boundary(*at));
@@ -63,12 +65,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lists_have_the_beginning_of_a_long_command() {
-        let long = "é".repeat(MOST_LISTED);
+    fn long_command_lines_are_truncated() {
+        let long = "é".repeat(MAX_LISTED);
         let config = Config {
             cmd: "/bin/sh".to_owned(),
             args: vec!["-c".to_owned(), long.clone(), long.clone(), String::new()],
-            envs: Texts::from([("A".to_owned(), long)]),
+            envs: StringMap::from([("A".to_owned(), long)]),
             cwd: Some("/work".to_owned()),
         };
         let all = config.shortened();
@@ -77,11 +79,11 @@ mod tests {
             panic!("the others are missing");
         };
         assert_eq!(first, "-c");
-        assert!(second.ends_with("é…") && second.len() <= MOST_LISTED);
+        assert!(second.ends_with("é…") && second.len() <= MAX_LISTED);
         assert!(all.envs.is_empty());
         let short = Config {
             args: vec!["x".to_owned(); 100],
-            envs: Texts::from([("A".to_owned(), "b".to_owned())]),
+            envs: StringMap::from([("A".to_owned(), "b".to_owned())]),
             ..Config::default()
         };
         let kept = short.clone().shortened();

@@ -1,4 +1,4 @@
-//! Contexts of sandboxes: sessions, and the code that prepares them.
+//! Contexts: sessions of a sandbox, and the code that prepares them.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use sandfork::session::{Cell, Session};
 use serde_json::json;
 
-use super::registry::Texts;
+use super::registry::StringMap;
 use crate::failure::Failure;
 use crate::open::Open;
 use crate::running::{Turn, in_session};
@@ -19,14 +19,14 @@ use crate::tenant::Tenant;
 #[derive(Clone, Debug)]
 pub struct Context {
     pub id: String,
-    /// The directory that it begins in.
+    /// The initial working directory.
     pub cwd: String,
     pub open: Arc<Open>,
     pub executions: Arc<AtomicU64>,
 }
 
 impl Context {
-    /// A context of a fresh session.
+    /// Creates a context with a fresh session.
     pub async fn fresh(app: &App, tenant: &Arc<Tenant>, cwd: String) -> Result<Self, Failure> {
         let fresh = |tenant: &Tenant| Ok(tenant.session()?);
         let counts = tenant.open_session()?;
@@ -39,14 +39,14 @@ impl Context {
         })
     }
 
-    /// Gives it its environment and its directory.
+    /// Sets the environment variables and the working directory.
     pub async fn prepare(
         &self,
         app: &Arc<App>,
-        sandbox: (&Arc<Tenant>, &Texts),
+        sandbox: (&Arc<Tenant>, &StringMap),
     ) -> Result<(), Failure> {
         let (tenant, environment) = sandbox;
-        let mut code = with_environment(environment);
+        let mut code = environment_code(environment);
         if self.cwd != "/work" {
             let cwd = json!(self.cwd);
             code = format!(
@@ -56,7 +56,7 @@ impl Context {
         self.set_up(app, tenant, code).await
     }
 
-    /// Runs code of the server's own in it.
+    /// Runs the server's own code in the session.
     pub async fn set_up(
         &self,
         app: &Arc<App>,
@@ -74,16 +74,16 @@ impl Context {
     }
 }
 
-/// Code that adds variables to the environment of a session.
-pub fn with_environment(environment: &Texts) -> String {
+/// Returns code that adds variables to the environment of a session.
+pub fn environment_code(environment: &StringMap) -> String {
     if environment.is_empty() {
         return String::new();
     }
-    // Texts of JSON are texts of Python.
+    // JSON string literals are valid Python.
     format!("__import__('os').environ.update({})\n", json!(environment))
 }
 
-/// Runs code of the server's own in a session, which its client sees only if it fails.
+/// Runs the server's own code in a session. Its client sees the result only on failure.
 pub fn set_up(session: &mut Session, turn: &mut Turn, code: String) -> Result<(), Failure> {
     let report = turn.run(session, Cell::new(code).filename("<sandfork>"), &mut ())?;
     match crate::display::error(report.outcome()) {

@@ -1,4 +1,4 @@
-//! The control plane: sandboxes, from their beginning to their end.
+//! The control plane: creates, describes and removes sandboxes.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 
 use super::access::Named;
 use super::context::Context;
-use super::registry::{AtEnd, Sandbox, Settings, Texts};
+use super::registry::{AtEnd, Sandbox, Settings, StringMap};
 use super::{Answer, ENVD_VERSION, pausing, snapshots};
 use crate::failure::Failure;
 use crate::http::{JsonBody, RawBody};
@@ -22,25 +22,25 @@ use crate::tenant::Tenant;
 
 pub type OfTenant = Extension<Arc<Tenant>>;
 
-/// The longest that a sandbox may be asked to live, as at E2B.
-const LONGEST: u64 = 24 * 60 * 60;
-/// The templates of E2B's packages. Here they are the same: what the policy shows.
+/// The longest lifetime of a sandbox in seconds, as at E2B.
+const MAX_LIFETIME: u64 = 24 * 60 * 60;
+/// The templates of E2B's packages. Here they are equivalent: the policy decides the contents.
 const TEMPLATES: [&str; 3] = ["base", "code-interpreter", "code-interpreter-v1"];
-/// What a client may ask for elsewhere, and why it is not here.
-const REFUSED: [(&str, &str); 5] = [
+/// Features of E2B that this server rejects, with the reasons.
+const UNSUPPORTED: [(&str, &str); 5] = [
     (
         "autoResume",
-        "a sandbox that is paused is resumed by `connect` alone",
+        "a paused sandbox is resumed only by `connect`",
     ),
-    ("iam", "sandboxes have no identity of their own"),
-    ("mcp", "the server itself speaks MCP, on `/mcp`"),
+    ("iam", "sandboxes have no identity"),
+    ("mcp", "use the server's own MCP endpoint, `/mcp`"),
     (
         "network",
-        "the policy of the tenant says which hosts its sandboxes reach",
+        "the tenant's policy decides which hosts sandboxes may connect to",
     ),
     (
         "volumeMounts",
-        "the policy of the tenant says what its sandboxes share",
+        "the tenant's policy decides which files sandboxes share",
     ),
 ];
 
@@ -49,9 +49,9 @@ pub struct NewSandbox {
     #[serde(rename = "templateID")]
     template: String,
     timeout: Option<i64>,
-    metadata: Option<Texts>,
+    metadata: Option<StringMap>,
     #[serde(rename = "envVars")]
-    environment: Option<Texts>,
+    environment: Option<StringMap>,
     #[serde(rename = "allow_internet_access")]
     internet: Option<bool>,
     #[serde(rename = "autoPause", default)]
@@ -68,26 +68,26 @@ pub struct Timeout {
     timeout: Option<i64>,
 }
 
-/// The time that a client asks for.
+/// Validates the requested lifetime.
 pub fn lifetime(seconds: Option<i64>) -> Result<Duration, Failure> {
     let seconds = u64::try_from(seconds.unwrap_or(300)).unwrap_or_default();
-    if !(1..=LONGEST).contains(&seconds) {
+    if !(1..=MAX_LIFETIME).contains(&seconds) {
         return Err(Failure::Request(format!(
-            "timeout: it is from 1 to {LONGEST} s"
+            "timeout: must be from 1 to {MAX_LIFETIME} s"
         )));
     }
     Ok(Duration::from_secs(seconds))
 }
 
-/// Makes a sandbox: of a template, or of a snapshot.
+/// Creates a sandbox from a template or a snapshot.
 pub async fn create(
     State(app): State<Arc<App>>,
     Extension(tenant): OfTenant,
     posted: JsonBody<NewSandbox>,
 ) -> Result<Response, Failure> {
-    let asked = posted.value;
-    for (key, reason) in REFUSED {
-        let value = asked.more.get(key).unwrap_or(&Value::Null);
+    let params = posted.value;
+    for (key, reason) in UNSUPPORTED {
+        let value = params.more.get(key).unwrap_or(&Value::Null);
         let is_empty = matches!(value, Value::Null | Value::Bool(false))
             || *value == json!({ "enabled": false })
             || value.as_array().is_some_and(Vec::is_empty)
@@ -96,17 +96,17 @@ pub async fn create(
             return Err(Failure::Unsupported(format!("{key}: {reason}")));
         }
     }
-    pausing::check_memory(asked.pause_memory)?;
-    if asked.internet == Some(false) && tenant.sandboxes.has_network() {
-        let reason = "allow_internet_access: the policy of the tenant allows hosts, and a sandbox has what it allows";
+    pausing::check_memory(params.pause_memory)?;
+    if params.internet == Some(false) && tenant.sandboxes.has_network() {
+        let reason = "allow_internet_access: cannot be false, because the tenant's policy allows network access";
         return Err(Failure::Unsupported(reason.to_owned()));
     }
     let settings = Settings {
-        template: asked.template,
-        metadata: asked.metadata.unwrap_or_default(),
-        environment: asked.environment.unwrap_or_default(),
-        lifetime: lifetime(asked.timeout)?,
-        at_end: if asked.pause {
+        template: params.template,
+        metadata: params.metadata.unwrap_or_default(),
+        environment: params.environment.unwrap_or_default(),
+        lifetime: lifetime(params.timeout)?,
+        at_end: if params.pause {
             AtEnd::Pause
         } else {
             AtEnd::Kill
@@ -125,14 +125,14 @@ pub async fn create(
         None => {
             let [base, _, interpreter] = TEMPLATES;
             return Err(Failure::NotFound(format!(
-                "templateID: there are `{base}`, `{interpreter}` and the snapshots of the tenant"
+                "templateID: use `{base}`, `{interpreter}` or a snapshot of the tenant"
             )));
         }
     };
     Ok((StatusCode::CREATED, Json(access(&sandbox))).into_response())
 }
 
-/// What a client needs to reach a sandbox.
+/// Returns the ids and tokens that a client needs to access a sandbox.
 pub fn access(sandbox: &Sandbox) -> Value {
     json!({
         "templateID": sandbox.template,
@@ -145,7 +145,7 @@ pub fn access(sandbox: &Sandbox) -> Value {
     })
 }
 
-/// What a list says of a sandbox.
+/// Describes a sandbox in lists.
 pub fn described(sandbox: &Sandbox) -> Value {
     const MIB: u64 = 1 << 20;
     let time = |time: SystemTime| humantime::format_rfc3339_millis(time).to_string();
@@ -165,7 +165,7 @@ pub fn described(sandbox: &Sandbox) -> Value {
     })
 }
 
-/// One of the sandboxes.
+/// Describes a sandbox.
 pub async fn show(Named(sandbox): Named) -> Answer {
     Ok(Json(described(&sandbox)))
 }
@@ -179,7 +179,7 @@ pub async fn remove(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Sets when a sandbox ends.
+/// Sets the remaining lifetime of a sandbox.
 pub async fn set_timeout(
     named: Result<Named, Failure>,
     posted: JsonBody<Timeout>,
@@ -188,17 +188,17 @@ pub async fn set_timeout(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// No samples are kept: the server's own metrics have what its tenants use.
+/// Returns no samples: the server's own metrics report the usage of tenants.
 pub async fn metrics(_named: Named) -> Answer {
     Ok(Json(json!([])))
 }
 
-/// The network of a sandbox is that of its tenant's policy.
+/// Rejects changes of a sandbox's network, which the tenant's policy decides.
 pub async fn network(
     named: Result<Named, Failure>,
     _read: Result<RawBody, Failure>,
 ) -> Result<StatusCode, Failure> {
     named?;
-    let reason = "the network of a sandbox cannot be changed: the policy of the tenant says which hosts it reaches";
+    let reason = "the network of a sandbox cannot be changed: the tenant's policy decides its network access";
     Err(Failure::Unsupported(reason.to_owned()))
 }

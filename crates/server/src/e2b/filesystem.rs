@@ -1,4 +1,4 @@
-//! The service `filesystem.Filesystem`: entries of the work directory of a sandbox's first context.
+//! The service `filesystem.Filesystem`: files in the work directory of a sandbox's first context.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,19 +15,19 @@ use serde_json::{Value, json};
 use super::context::set_up;
 use super::registry::Sandbox;
 use super::rpc::check_header;
-use super::{Answer, OfSandbox, Place};
+use super::{Answer, OfSandbox, WorkPath};
 use crate::failure::Failure;
 use crate::files::failed;
 use crate::http::JsonBody;
 use crate::running::in_session;
 use crate::server::App;
 
-/// The most entries of a list of more than one directory.
-const MOST_ENTRIES: usize = 10_000;
+/// The maximum number of entries of a recursive listing.
+const MAX_ENTRIES: usize = 10_000;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub struct OfPath {
+pub struct PathRequest {
     path: String,
     depth: usize,
 }
@@ -39,18 +39,18 @@ pub struct Move {
     destination: String,
 }
 
-/// Does this with the session of the sandbox's files.
-async fn with<T: Send + 'static>(
+/// Runs a function with_session the session that holds the sandbox's files.
+async fn with_session<T: Send + 'static>(
     sandbox: &Sandbox,
     headers: &HeaderMap,
     act: impl FnOnce(&mut Session) -> Result<T, Failure> + Send + 'static,
 ) -> Result<T, Failure> {
     check_header(headers)?;
-    sandbox.context(None)?.open.with(act).await
+    sandbox.context(None)?.open.with_session(act).await
 }
 
-/// What the clients know of an entry. Its mode and owner are not said.
-fn described(place: &Place, entry: &FileEntry) -> Value {
+/// Describes an entry. Its mode and owner are omitted.
+fn described(path: &WorkPath, entry: &FileEntry) -> Value {
     let kind = match entry.kind {
         "file" => "FILE_TYPE_FILE",
         "dir" => "FILE_TYPE_DIRECTORY",
@@ -58,89 +58,93 @@ fn described(place: &Place, entry: &FileEntry) -> Value {
         _ => "FILE_TYPE_UNSPECIFIED",
     };
     let modified = Duration::try_from_secs_f64(entry.modified).unwrap_or_default();
-    // Guests set times as they like, and there are years that no text can have.
+    // A guest may set any time, but a timestamp has a largest year.
     let modified = modified.min(Duration::from_secs(253_402_300_799));
     json!({
-        "name": place.name(),
+        "name": path.name(),
         "type": kind,
-        "path": place.guest(),
+        "path": path.guest(),
         "size": entry.size.to_string(),
         "modifiedTime": humantime::format_rfc3339_millis(UNIX_EPOCH + modified).to_string(),
     })
 }
 
-fn entry(session: &mut Session, place: &Place) -> Result<Value, Failure> {
-    let entry = session.stat(place.as_str()).map_err(failed)?;
-    Ok(json!({ "entry": described(place, &entry) }))
+fn entry(session: &mut Session, path: &WorkPath) -> Result<Value, Failure> {
+    let entry = session.stat(path.as_str()).map_err(failed)?;
+    Ok(json!({ "entry": described(path, &entry) }))
 }
 
-/// Describes an entry.
+/// Describes a file system entry.
 pub async fn stat(
     Extension(sandbox): OfSandbox,
     headers: HeaderMap,
-    posted: JsonBody<OfPath>,
+    posted: JsonBody<PathRequest>,
 ) -> Answer {
-    let place = Place::new(&posted.value.path)?;
-    let entry = with(&sandbox, &headers, move |session| entry(session, &place));
+    let path = WorkPath::new(&posted.value.path)?;
+    let entry = with_session(&sandbox, &headers, move |session| entry(session, &path));
     Ok(Json(entry.await?))
 }
 
-/// Makes a directory, with those above it.
+/// Creates a directory and its parents.
 pub async fn make_dir(
     Extension(sandbox): OfSandbox,
     headers: HeaderMap,
-    posted: JsonBody<OfPath>,
+    posted: JsonBody<PathRequest>,
 ) -> Answer {
-    let place = Place::new(&posted.value.path)?;
-    let made = with(&sandbox, &headers, move |session| {
-        if session.stat(place.as_str()).is_ok() {
-            return Err(Failure::Exists(format!("`{}` exists", place.guest())));
+    let path = WorkPath::new(&posted.value.path)?;
+    let made = with_session(&sandbox, &headers, move |session| {
+        if session.stat(path.as_str()).is_ok() {
+            return Err(Failure::Exists(format!(
+                "`{}` already exists",
+                path.guest()
+            )));
         }
         session
-            .make_dir(place.as_str(), Parents::Made)
+            .make_dir(path.as_str(), Parents::Made)
             .map_err(failed)?;
-        entry(session, &place)
+        entry(session, &path)
     });
     Ok(Json(made.await?))
 }
 
-/// Removes an entry, and all below it.
+/// Removes an entry recursively.
 pub async fn remove(
     Extension(sandbox): OfSandbox,
     headers: HeaderMap,
-    posted: JsonBody<OfPath>,
+    posted: JsonBody<PathRequest>,
 ) -> Answer {
-    let place = Place::new(&posted.value.path)?;
-    let removed = with(&sandbox, &headers, move |session| {
-        session
-            .remove(place.as_str(), Removal::Tree)
-            .map_err(failed)
+    let path = WorkPath::new(&posted.value.path)?;
+    let removed = with_session(&sandbox, &headers, move |session| {
+        session.remove(path.as_str(), Removal::Tree).map_err(failed)
     });
     removed.await?;
     Ok(Json(json!({})))
 }
 
-/// The entries of a directory, down to a depth.
+/// Lists a directory, up to the given depth.
 pub async fn list_dir(
     Extension(sandbox): OfSandbox,
     headers: HeaderMap,
-    posted: JsonBody<OfPath>,
+    posted: JsonBody<PathRequest>,
 ) -> Result<Response, Failure> {
-    let JsonBody { value: asked, held } = posted;
-    let place = Place::new(&asked.path)?;
-    let listed = with(&sandbox, &headers, move |session| {
+    let JsonBody {
+        value: params,
+        held,
+    } = posted;
+    let path = WorkPath::new(&params.path)?;
+    let listed = with_session(&sandbox, &headers, move |session| {
         let mut listed = Vec::new();
-        let mut directories = vec![(place, asked.depth.max(1))];
+        let mut directories = vec![(path, params.depth.max(1))];
         while let Some((directory, depth)) = directories.pop() {
             for entry in session.list(directory.as_str()).map_err(failed)? {
-                let place = directory.entry(&entry.name);
-                listed.push(described(&place, &entry));
+                let path = directory.entry(&entry.name);
+                listed.push(described(&path, &entry));
                 if entry.kind == "dir" && depth > 1 {
-                    directories.push((place, depth - 1));
+                    directories.push((path, depth - 1));
                 }
-                if listed.len() > MOST_ENTRIES {
+                if listed.len() > MAX_ENTRIES {
                     return Err(Failure::Request(format!(
-                        "depth: there are more than {MOST_ENTRIES} entries"
+                        "depth: there are more than {MAX_ENTRIES} entries: list a smaller directory"
                     )));
                 }
             }
@@ -150,7 +154,7 @@ pub async fn list_dir(
     listed.await
 }
 
-/// Moves an entry: the guest's own Python does it, with the rights of the guest.
+/// Moves an entry. The guest's own Python performs the move, with_session the guest's permissions.
 pub async fn rename(
     State(app): State<Arc<App>>,
     Extension(sandbox): OfSandbox,
@@ -158,8 +162,11 @@ pub async fn rename(
     posted: JsonBody<Move>,
 ) -> Answer {
     check_header(&headers)?;
-    let asked = posted.value;
-    let (source, destination) = (Place::new(&asked.source)?, Place::new(&asked.destination)?);
+    let params = posted.value;
+    let (source, destination) = (
+        WorkPath::new(&params.source)?,
+        WorkPath::new(&params.destination)?,
+    );
     let (from, to) = (json!(source.guest()), json!(destination.guest()));
     let code = format!("__import__('os').rename({from}, {to})");
     let open = sandbox.context(None)?.open;

@@ -1,4 +1,4 @@
-//! The code interpreter: contexts, and the cells that they run.
+//! The code interpreter: manages contexts and runs their cells.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -20,21 +20,23 @@ use tokio::time::{Instant, interval_at};
 use tokio_stream::StreamExt;
 
 use super::context::{Context, set_up};
-use super::registry::Texts;
-use super::{Answer, OfSandbox, Place};
-use crate::display::{Forms, Shown, displays, error};
+use super::registry::StringMap;
+use super::{Answer, OfSandbox, WorkPath};
+use crate::display::{Displayed, MimeBundle, error, notebook_displays};
 use crate::failure::{Failure, InPath};
-use crate::http::{Budget, Held, JsonBody, Live, LiveText, WithBytes, length_of, unwritten};
+use crate::http::{
+    Budget, Held, JsonBody, Live, LiveText, SizedItem, length_of, serialization_failure,
+};
 use crate::running::in_session;
 use crate::server::App;
 
-/// While a cell says nothing, the answer says as often that it goes on.
+/// The interval of keep-alive lines while a cell produces no output.
 const KEEPALIVE: Duration = Duration::from_secs(5);
 
-/// What a client does with a context that has ended.
-pub const RESTART: &str = "with its variables and files: restart it";
+/// What is lost with an ended context, and the remedy; the end of a sentence.
+pub const RESTART: &str = "and its variables and files are lost: restart it";
 
-/// The fields of a result by media type. Others are in `extra`, by their own.
+/// The result fields of media types. Other media types appear in `extra` by their name.
 const FIELDS: [(&str, &str); 12] = [
     ("text/plain", "text"),
     ("text/html", "html"),
@@ -55,7 +57,7 @@ pub struct Execute {
     code: String,
     context_id: Option<String>,
     language: Option<String>,
-    env_vars: Option<Texts>,
+    env_vars: Option<StringMap>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -69,45 +71,48 @@ fn check_language(language: Option<&str>) -> Result<(), Failure> {
     match language {
         None | Some("python" | "python3") => Ok(()),
         Some(other) => Err(Failure::Unsupported(format!(
-            "language: contexts run Python, and no `{other}`"
+            "language: contexts run Python, not `{other}`"
         ))),
     }
 }
 
-/// Runs a cell, and sends what it writes as it comes: a line of JSON each.
+/// Runs a cell, and streams its output as JSON lines.
 pub async fn execute(
     State(app): State<Arc<App>>,
     Extension(sandbox): OfSandbox,
     posted: JsonBody<Execute>,
 ) -> Result<Response, Failure> {
-    let JsonBody { value: asked, held } = posted;
-    if asked.context_id.is_some() && asked.language.is_some() {
-        let both = "a cell has `context_id` or `language`, and not both";
+    let JsonBody {
+        value: params,
+        held,
+    } = posted;
+    if params.context_id.is_some() && params.language.is_some() {
+        let both = "a cell takes either `context_id` or `language`, not both";
         return Err(Failure::Request(both.to_owned()));
     }
-    check_language(asked.language.as_deref())?;
-    let context = sandbox.context(asked.context_id.as_deref())?;
+    check_language(params.language.as_deref())?;
+    let context = sandbox.context(params.context_id.as_deref())?;
     let budget = held.budget.clone();
-    let patience = app.patience(&sandbox.tenant, None);
-    let live = Live::begin(held, patience, broken, move |mut sender| async move {
+    let output_timeout = app.output_timeout(&sandbox.tenant, None);
+    let live = Live::begin(held, output_timeout, broken, move |mut sender| async move {
         let (open, tenant) = (Arc::clone(&context.open), Arc::clone(&sandbox.tenant));
-        let environment = asked.env_vars.unwrap_or_default();
+        let environment = params.env_vars.unwrap_or_default();
         in_session(&app, &tenant, open, move |session, turn| {
             if !environment.is_empty() {
                 set_up(session, turn, enter(&environment))?;
             }
-            // Before the answer begins, whose status says it.
+            // Check this before the response starts, while its status can still report a failure.
             let ended = |_| Failure::NotFound(format!("the context has ended, {RESTART}"));
             session.stat(".").map_err(ended)?;
             let number = context.executions.fetch_add(1, Ordering::Relaxed) + 1;
             let first = json!({ "type": "number_of_executions", "execution_count": number });
             sender.send(with_bytes(line(&first)));
             let mut lines = LiveText::new(sender, output);
-            let cell = Cell::new(asked.code).last(ResultMode::Notebook);
+            let cell = Cell::new(params.code).last(ResultMode::Notebook);
             let report = turn.run(session, cell, &mut lines)?;
             drop(lines);
             if !environment.is_empty() && report.session() == SessionState::Live {
-                // A cell that has broken it has its variables until the next one.
+                // A cell that broke this code keeps its variables until the next cell.
                 _ = set_up(session, turn, LEAVE.to_owned());
             }
             results(&report, &budget)
@@ -123,8 +128,8 @@ pub async fn execute(
     Ok((headers, Body::from_stream(lines)).into_response())
 }
 
-/// Sets variables of the environment for one cell, and keeps what they were.
-fn enter(environment: &Texts) -> String {
+/// Returns code that sets environment variables for one cell and saves their previous values.
+fn enter(environment: &StringMap) -> String {
     let environment = json!(environment);
     format!(
         "(lambda os, new: setattr(os, '_sandfork_before', {{name: os.environ.get(name) for name in new}}) \
@@ -132,12 +137,12 @@ fn enter(environment: &Texts) -> String {
     )
 }
 
-/// Undoes [`enter`].
+/// The code that undoes [`enter`].
 const LEAVE: &str = "(lambda os: [os.environ.pop(name, None) if text is None else os.environ.update({name: text}) \
      for name, text in os.__dict__.pop('_sandfork_before', {}).items()] and None)(__import__('os'))";
 
-/// A line of output.
-fn output(stream: &str, text: &str) -> WithBytes<Bytes> {
+/// Builds an output line.
+fn output(stream: &str, text: &str) -> SizedItem<Bytes> {
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();
@@ -147,7 +152,7 @@ fn output(stream: &str, text: &str) -> WithBytes<Bytes> {
     ))
 }
 
-fn with_bytes(line: Bytes) -> WithBytes<Bytes> {
+fn with_bytes(line: Bytes) -> SizedItem<Bytes> {
     let bytes = line.len() as u64;
     (line, bytes)
 }
@@ -156,11 +161,11 @@ fn line(value: &Value) -> Bytes {
     Bytes::from(format!("{value}\n"))
 }
 
-/// A value that a cell showed, with the fields of E2B.
-struct ResultLine<'a>(Shown<'a>);
+/// A displayed value, with the fields of E2B's results.
+struct ResultLine<'a>(Displayed<'a>);
 
-/// Representations that have no field.
-struct Extra<'a>(&'a Forms<'a>);
+/// The representations without a field.
+struct Extra<'a>(&'a MimeBundle<'a>);
 
 fn field(kind: &str) -> Option<&'static str> {
     let of_kind = FIELDS.iter().find(|(of, _)| *of == kind);
@@ -169,11 +174,11 @@ fn field(kind: &str) -> Option<&'static str> {
 
 impl Serialize for ResultLine<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Self(Shown { is_main, data }) = self;
+        let Self(Displayed { is_main, data }) = self;
         let mut fields = serializer.serialize_map(None)?;
-        for (kind, form) in data {
+        for (kind, value) in data {
             if let Some(field) = field(kind) {
-                fields.serialize_entry(field, form)?;
+                fields.serialize_entry(field, value)?;
             }
         }
         fields.serialize_entry("type", "result")?;
@@ -190,9 +195,12 @@ impl Serialize for Extra<'_> {
     }
 }
 
-/// What follows the output of a cell. Its memory is held before it is made.
+/// Builds the lines after the output of a cell. Their memory is reserved before they are built.
 fn results(report: &CellReport, budget: &Budget) -> Result<(Bytes, Held), Failure> {
-    let shown: Vec<_> = displays(report).into_iter().map(ResultLine).collect();
+    let displayed: Vec<_> = notebook_displays(report)
+        .into_iter()
+        .map(ResultLine)
+        .collect();
     let mut rest = Vec::new();
     if let Some(mut error) = error(report.outcome()) {
         if report.session() == SessionState::Ended {
@@ -204,11 +212,11 @@ fn results(report: &CellReport, budget: &Budget) -> Result<(Bytes, Held), Failur
         rest.push(json!({ "type": "error", "name": name, "value": value, "traceback": traceback }));
     }
     rest.push(json!({ "type": "end_of_execution" }));
-    // A list of them takes as many bytes: a comma or a bracket for the end of each line, and one more.
-    let held = budget.hold(length_of(&shown)? + length_of(&rest)?)?;
+    // The lines take as many bytes as the two JSON lists: a newline each in path of a comma or bracket, and one more.
+    let held = budget.hold(length_of(&displayed)? + length_of(&rest)?)?;
     let mut lines = Vec::new();
-    for one in &shown {
-        serde_json::to_writer(&mut lines, one).map_err(|error| unwritten(&error))?;
+    for one in &displayed {
+        serde_json::to_writer(&mut lines, one).map_err(|error| serialization_failure(&error))?;
         lines.push(b'\n');
     }
     for one in rest {
@@ -217,7 +225,7 @@ fn results(report: &CellReport, budget: &Budget) -> Result<(Bytes, Held), Failur
     Ok((lines.into(), held))
 }
 
-/// A cell that could not be brought to its end.
+/// Builds the error line of a cell that could not be completed.
 fn broken(failure: &Failure) -> Bytes {
     line(
         &json!({ "type": "error", "name": failure.kind(), "value": failure.message(), "traceback": "" }),
@@ -228,15 +236,15 @@ fn described(context: &Context) -> Value {
     json!({ "id": context.id, "language": "python", "cwd": context.cwd })
 }
 
-/// Makes a context: a session of its own.
+/// Creates a context, with its own session.
 pub async fn create(
     State(app): State<Arc<App>>,
     Extension(sandbox): OfSandbox,
     posted: JsonBody<NewContext>,
 ) -> Answer {
-    let asked = posted.value;
-    check_language(asked.language.as_deref())?;
-    let cwd = Place::new(asked.cwd.as_deref().unwrap_or_default())?.guest();
+    let params = posted.value;
+    check_language(params.language.as_deref())?;
+    let cwd = WorkPath::new(params.cwd.as_deref().unwrap_or_default())?.guest();
     let context = Context::fresh(&app, &sandbox.tenant, cwd).await?;
     context
         .prepare(&app, (&sandbox.tenant, &sandbox.environment))
@@ -246,12 +254,12 @@ pub async fn create(
     Ok(Json(described))
 }
 
-/// The contexts of a sandbox.
+/// Lists the contexts of a sandbox.
 pub async fn list(Extension(sandbox): OfSandbox) -> Answer {
     Ok(Json(sandbox.contexts()?.iter().map(described).collect()))
 }
 
-/// Ends a context, and what it runs.
+/// Ends a context and the cell that runs in it.
 pub async fn remove(
     Extension(sandbox): OfSandbox,
     id: InPath<String>,
@@ -262,7 +270,7 @@ pub async fn remove(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Gives a context a fresh session. What it runs ends.
+/// Replaces the session of a context by a fresh one, and interrupts the cell that runs in it.
 pub async fn restart(
     State(app): State<Arc<App>>,
     Extension(sandbox): OfSandbox,
@@ -272,7 +280,7 @@ pub async fn restart(
     let context = sandbox.context(Some(&id))?;
     context.open.interrupter.interrupt();
     let restart = |session: &mut Session| Ok(session.restart()?);
-    context.open.with_turn(&app.admission, restart).await?;
+    context.open.with_admission(&app.admission, restart).await?;
     context.executions.store(0, Ordering::Relaxed);
     context
         .prepare(&app, (&sandbox.tenant, &sandbox.environment))

@@ -1,4 +1,4 @@
-//! Lists of sandboxes, page by page.
+//! Paginated lists of sandboxes.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -11,17 +11,17 @@ use axum::response::Response;
 use serde::Deserialize;
 
 use super::control::{OfTenant, described};
-use super::registry::{Sandbox, Texts};
+use super::registry::{Sandbox, StringMap};
 use crate::failure::Failure;
 use crate::running::blocking;
 use crate::server::App;
 
-/// The most sandboxes of a page.
-const LONGEST_PAGE: usize = 100;
+/// The maximum number of sandboxes of a page.
+const MAX_PAGE: usize = 100;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub struct Asked {
+pub struct ListQuery {
     metadata: String,
     state: String,
     order: Order,
@@ -35,30 +35,30 @@ pub struct Asked {
 #[serde(rename_all = "lowercase")]
 enum Order {
     Asc,
-    /// The youngest first.
+    /// Newest first.
     #[default]
     Desc,
 }
 
-/// A page of the sandboxes of the tenant.
+/// Lists the tenant's sandboxes, one page at a time.
 pub async fn list(
     State(app): State<Arc<App>>,
     Extension(tenant): OfTenant,
-    asked: Result<Query<Asked>, QueryRejection>,
+    params: Result<Query<ListQuery>, QueryRejection>,
 ) -> Result<Response, Failure> {
-    let Query(asked) = asked?;
-    if asked.started_after.is_some() {
-        let reason = "startedAfter: sandboxes are not found by their time";
+    let Query(params) = params?;
+    if params.started_after.is_some() {
+        let reason = "startedAfter: filtering by start time is not supported";
         return Err(Failure::Unsupported(reason.to_owned()));
     }
-    let wanted = pairs(&asked.metadata);
+    let wanted = pairs(&params.metadata);
     let mut found = app.e2b.all();
-    found.retain(|sandbox| sandbox.tenant.name == tenant.name && asked.is_for(sandbox, &wanted));
+    found.retain(|sandbox| sandbox.tenant.name == tenant.name && params.selects(sandbox, &wanted));
     found.sort_by_key(|sandbox| sandbox.number);
-    if asked.order == Order::Desc {
+    if params.order == Order::Desc {
         found.sort_by_key(|sandbox| Reverse(sandbox.number));
     }
-    let page = asked.limit.unwrap_or(LONGEST_PAGE).clamp(1, LONGEST_PAGE);
+    let page = params.limit.unwrap_or(MAX_PAGE).clamp(1, MAX_PAGE);
     let has_more = found.len() > page;
     found.truncate(page);
     let last = found.last().filter(|_| has_more).map(|last| last.number);
@@ -75,13 +75,13 @@ pub async fn list(
     Ok(response)
 }
 
-impl Asked {
-    fn is_for(&self, sandbox: &Sandbox, metadata: &Texts) -> bool {
-        let comes = self.next_token.is_none_or(|last| match self.order {
+impl ListQuery {
+    fn selects(&self, sandbox: &Sandbox, metadata: &StringMap) -> bool {
+        let is_after_last_page = self.next_token.is_none_or(|last| match self.order {
             Order::Asc => sandbox.number > last,
             Order::Desc => sandbox.number < last,
         });
-        comes
+        is_after_last_page
             && (self.state.is_empty()
                 || self
                     .state
@@ -97,8 +97,8 @@ impl Asked {
     }
 }
 
-/// Metadata as clients write it: a query in a query, whose names and texts are encoded once more.
-fn pairs(query: &str) -> Texts {
+/// Parses metadata as clients encode it: a query string within a query string, with its names and values encoded twice.
+fn pairs(query: &str) -> StringMap {
     let decoded = |text: &str| {
         let mut parts = form_urlencoded::parse(text.as_bytes());
         parts
@@ -116,9 +116,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn metadata_is_encoded_twice() {
+    fn metadata_is_decoded_twice() {
         let read = pairs("a%2520b=c%2526%253Dd&e=");
         let texts = [("a b", "c&=d"), ("e", "")].map(|(name, text)| (name.into(), text.into()));
-        assert_eq!(read, Texts::from(texts));
+        assert_eq!(read, StringMap::from(texts));
     }
 }

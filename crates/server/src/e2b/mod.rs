@@ -1,8 +1,11 @@
-//! E2B's protocol: what the packages `e2b` and `e2b-code-interpreter` call.
+//! The protocol of E2B, for the packages `e2b` and `e2b-code-interpreter`.
 //!
-//! The *control plane* makes and ends sandboxes, for a tenant's token. The *data plane* reaches what runs in one: its
-//! code interpreter (port 49999 at E2B) and its daemon `envd` (port 49983). Both are on the server's one port. A request
-//! names its sandbox in headers and presents the sandbox's own token, which the control plane has given.
+//! The *control plane* creates and ends sandboxes, and requires a tenant's token. The *data plane* accesses a single
+//! sandbox: its code interpreter (port 49999 at E2B) and its daemon `envd` (port 49983). Both are served on the
+//! server's
+//! only port. A data-plane request names its sandbox in headers and presents the sandbox's token, which the control
+//! plane
+//! has issued.
 
 mod access;
 mod commands;
@@ -30,30 +33,32 @@ use axum::{Extension, Json, Router};
 use sandfork::GuestPath;
 use serde_json::{Value, json};
 
-pub use self::pausing::end_over;
+pub use self::pausing::end_expired;
 pub use self::registry::Registry;
 use self::registry::Sandbox;
-use crate::failure::{Failure, answer_in};
-use crate::server::{App, identify, other_method};
+use crate::failure::{Failure, render_failures};
+use crate::server::{App, identify, method_not_allowed};
 
-/// The sandbox of a request of the data plane.
+/// The sandbox of a data-plane request.
 type OfSandbox = Extension<Arc<Sandbox>>;
 type Answer = Result<Json<Value>, Failure>;
 
-/// The version of `envd` whose protocol this is.
+/// The version of `envd` whose protocol is implemented.
 const ENVD_VERSION: &str = "0.5.2";
 
-/// The routes, with what finds the tenant or the sandbox of a request.
+/// Returns the routes, with the middleware that identifies the tenant or the sandbox of a request.
 pub fn routes(app: &Arc<App>) -> Router<Arc<App>> {
-    let control = control_routes().method_not_allowed_fallback(other_method);
-    let control = answer_in(failed, control).layer(from_fn_with_state(Arc::clone(app), identify));
-    let data = data_routes().method_not_allowed_fallback(other_method);
-    let data = answer_in(failed, data).layer(from_fn_with_state(Arc::clone(app), access::reach));
-    // Those that go no further too.
-    answer_in(failed, control.merge(data))
+    let control = control_routes().method_not_allowed_fallback(method_not_allowed);
+    let control =
+        render_failures(failed, control).layer(from_fn_with_state(Arc::clone(app), identify));
+    let data = data_routes().method_not_allowed_fallback(method_not_allowed);
+    let data =
+        render_failures(failed, data).layer(from_fn_with_state(Arc::clone(app), access::authorize));
+    // Failures of the middleware itself are rendered like those of handlers.
+    render_failures(failed, control.merge(data))
 }
 
-/// The routes of the control plane.
+/// Returns the routes of the control plane.
 fn control_routes() -> Router<Arc<App>> {
     let mut routes = Router::new()
         .route("/snapshots", get(snapshots::list))
@@ -74,7 +79,7 @@ fn control_routes() -> Router<Arc<App>> {
     routes
 }
 
-/// The routes of the data plane.
+/// Returns the routes of the data plane.
 fn data_routes() -> Router<Arc<App>> {
     Router::new()
         .route("/health", get(async || StatusCode::NO_CONTENT))
@@ -86,12 +91,12 @@ fn data_routes() -> Router<Arc<App>> {
         .route("/contexts/{id}", delete(interpreter::remove))
         .route("/contexts/{id}/restart", post(interpreter::restart))
         .route("/files", get(transfer::download).post(transfer::upload))
-        .merge(answer_in(rpc::failed, calls()))
-        .merge(answer_in(rpc::stream_failed, streams()))
+        .merge(render_failures(rpc::failed, unary_calls()))
+        .merge(render_failures(rpc::stream_failed, streaming_calls()))
 }
 
-/// The remote calls that are answered at once.
-fn calls() -> Router<Arc<App>> {
+/// Returns the routes of unary unary_calls.
+fn unary_calls() -> Router<Arc<App>> {
     Router::new()
         .route("/filesystem.Filesystem/Stat", post(filesystem::stat))
         .route("/filesystem.Filesystem/MakeDir", post(filesystem::make_dir))
@@ -113,15 +118,15 @@ fn calls() -> Router<Arc<App>> {
         .route("/process.Process/{call}", any(rpc::unsupported))
 }
 
-/// The remote calls whose answers are streams.
-fn streams() -> Router<Arc<App>> {
+/// Returns the routes of streaming unary_calls.
+fn streaming_calls() -> Router<Arc<App>> {
     Router::new()
         .route("/filesystem.Filesystem/WatchDir", post(watch::watch_dir))
         .route("/process.Process/Start", post(process::start))
         .route("/process.Process/Connect", post(process::connect))
 }
 
-/// A failure as E2B's clients understand it, and its status.
+/// Describes a failure as E2B's clients expect it, with its status.
 fn described(failure: &Failure) -> (StatusCode, Value) {
     let status = match failure {
         Failure::Request(_) => StatusCode::BAD_REQUEST,
@@ -131,13 +136,13 @@ fn described(failure: &Failure) -> (StatusCode, Value) {
     (status, body)
 }
 
-/// The answer to a request without a result.
+/// Renders a failure for E2B's clients.
 fn failed(failure: &Failure) -> Response {
     let (status, body) = described(failure);
     (status, Json(body)).into_response()
 }
 
-/// A path with the home that guests have here, in place of the one that they have at E2B.
+/// Maps E2B's home directory to that of guests here.
 fn at_home(path: &str) -> String {
     match path.strip_prefix("/home/user") {
         Some(below) if below.is_empty() || below.starts_with('/') => format!("/work{below}"),
@@ -145,16 +150,17 @@ fn at_home(path: &str) -> String {
     }
 }
 
-/// A place in the work directory of a sandbox.
+/// A path in the work directory of a sandbox.
 #[derive(Clone, Debug)]
-struct Place {
-    /// Relative to the work directory, and empty for that itself.
-    below: String,
+struct WorkPath {
+    /// Relative to the work directory, and empty for the work directory itself.
+    relative: String,
 }
 
-impl Place {
-    /// Reads a path as E2B's clients write it: absolute ones begin with `/home/user`, the home of a sandbox there, or with
-    /// `/work`, the home that guests have here.
+impl WorkPath {
+    /// Parses a path as E2B's clients write it: relative, or absolute below `/home/user`, the home directory at E2B, or
+    /// below
+    /// `/work`, the home directory of guests here.
     fn new(path: &str) -> Result<Self, Failure> {
         let path = at_home(path);
         let text = if path.starts_with('/') {
@@ -162,43 +168,43 @@ impl Place {
         } else {
             format!("/work/{path}")
         };
-        // A name below it, so that the work directory itself is a place too.
+        // Append a name, so that the work directory itself is valid too.
         let inside = GuestPath::of_file(&format!("{text}/x"));
-        // The error names the path that the client has sent.
+        // The error quotes the client's path, without the appended name.
         let inside = inside.map_err(|error| GuestPath::of_file(&text).err().unwrap_or(error))?;
         let inside = inside.to_string();
-        let below = inside.strip_suffix('x').unwrap_or_default();
+        let relative = inside.strip_suffix('x').unwrap_or_default();
         Ok(Self {
-            below: below.trim_end_matches('/').to_owned(),
+            relative: relative.trim_end_matches('/').to_owned(),
         })
     }
 
-    /// The path as the session takes it.
+    /// Returns the path relative to the work directory, as sessions expect it.
     fn as_str(&self) -> &str {
-        if self.below.is_empty() {
+        if self.relative.is_empty() {
             "."
         } else {
-            &self.below
+            &self.relative
         }
     }
 
-    /// The path as guests have it.
+    /// Returns the absolute path in the guest.
     fn guest(&self) -> String {
-        format!("/work/{}", self.below)
+        format!("/work/{}", self.relative)
             .trim_end_matches('/')
             .to_owned()
     }
 
-    /// An entry of this directory.
+    /// Returns the path of an entry of this directory.
     fn entry(&self, name: &str) -> Self {
         Self {
-            below: format!("{}/{name}", self.below)
+            relative: format!("{}/{name}", self.relative)
                 .trim_start_matches('/')
                 .to_owned(),
         }
     }
 
-    /// The last name of it.
+    /// Returns the file name.
     fn name(&self) -> String {
         let path = self.guest();
         path.rsplit('/').next().unwrap_or_default().to_owned()
@@ -210,7 +216,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_is_in_the_work_directory() {
+    fn paths_are_confined_to_the_work_directory() {
         for (path, below) in [
             ("a/b", "a/b"),
             ("/home/user/a", "a"),
@@ -221,7 +227,11 @@ mod tests {
             ("a/../b", "b"),
             ("ax", "ax"),
         ] {
-            assert_eq!(Place::new(path).expect("it is one").below, below, "{path}");
+            assert_eq!(
+                WorkPath::new(path).expect("it is one").relative,
+                below,
+                "{path}"
+            );
         }
         for path in [
             "..",
@@ -231,10 +241,10 @@ mod tests {
             "/work/../etc",
             "a\0b",
         ] {
-            let said = Place::new(path).expect_err(path).to_string();
-            assert!(!said.contains("/x"), "{said}");
+            let message = WorkPath::new(path).expect_err(path).to_string();
+            assert!(!message.contains("/x"), "{message}");
         }
-        let root = Place::new("").expect("it is one");
+        let root = WorkPath::new("").expect("it is one");
         assert_eq!(
             (root.guest(), root.entry("a").guest()),
             ("/work".into(), "/work/a".into())

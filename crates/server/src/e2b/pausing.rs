@@ -1,4 +1,4 @@
-//! Sandboxes that are paused: their sessions lie on a disk until a client connects again.
+//! Pauses sandboxes, whose sessions are then stored on disk until a client connects again.
 
 use std::mem;
 use std::sync::{Arc, Mutex};
@@ -25,63 +25,62 @@ use crate::running::{blocking, when_admitted};
 use crate::server::App;
 use crate::tenant::Tenant;
 
-/// How long a pause of one session may take. Its guest takes part in it, and its state may be large.
-const WITHIN: Duration = Duration::from_secs(300);
+/// The time limit for pausing one session. Its guest takes part in the pause, and its state may be large.
+const PAUSE_TIMEOUT: Duration = Duration::from_secs(300);
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub struct Asked {
+pub struct PauseRequest {
     timeout: Option<i64>,
     memory: Option<bool>,
 }
 
-/// Refuses what would lose the memory.
+/// Rejects a pause or resume that would discard the memory.
 pub fn check_memory(memory: Option<bool>) -> Result<(), Failure> {
     match memory {
         Some(false) => Err(Failure::Unsupported(
-            "a sandbox is paused and resumed with its memory, and not with its files alone"
-                .to_owned(),
+            "a sandbox is paused and resumed with its memory, not with its files alone".to_owned(),
         )),
         _ => Ok(()),
     }
 }
 
-/// Pauses a sandbox when the cells that were sent to it have ended.
+/// Pauses a sandbox, once the cells sent to it have ended.
 pub async fn pause(
     named: Result<Named, Failure>,
-    posted: JsonBody<Asked>,
+    posted: JsonBody<PauseRequest>,
 ) -> Result<StatusCode, Failure> {
     check_memory(posted.value.memory)?;
     let Named(sandbox) = named?;
-    to_its_end(async move {
+    run_to_completion(async move {
         let _change = sandbox.changes.lock().await;
-        to_paused(&sandbox).await
+        pause_sandbox(&sandbox).await
     })
     .await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Prolongs a sandbox's life to this time at least, resumes it if it is paused, and says how to reach it.
+/// Resumes a sandbox if it is paused, extends its lifetime to at least the requested one, and returns its access data.
 pub async fn connect(
     extract::State(app): extract::State<Arc<App>>,
     named: Result<Named, Failure>,
-    posted: JsonBody<Asked>,
+    posted: JsonBody<PauseRequest>,
 ) -> Answer {
-    let asked = posted.value;
-    check_memory(asked.memory)?;
-    let lifetime = lifetime(asked.timeout)?;
+    let params = posted.value;
+    check_memory(params.memory)?;
+    let lifetime = lifetime(params.timeout)?;
     let Named(sandbox) = named?;
     let access = access(&sandbox);
-    to_its_end(async move {
+    run_to_completion(async move {
         let _change = sandbox.changes.lock().await;
-        to_running(&app, &sandbox, lifetime).await
+        resume_sandbox(&app, &sandbox, lifetime).await
     })
     .await?;
     Ok(Json(access))
 }
 
-/// Ends the sandboxes whose time is over, or pauses those that were made so. Waits for none of them.
-pub fn end_over(app: &Arc<App>) {
+/// Ends or pauses the sandboxes whose lifetime is over, as each of them requested. Does not wait for completion.
+pub fn end_expired(app: &Arc<App>) {
     for sandbox in app.e2b.due() {
         let app = Arc::clone(app);
         tokio::spawn(async move {
@@ -95,42 +94,42 @@ pub fn end_over(app: &Arc<App>) {
 
 async fn pause_or_end(app: Arc<App>, sandbox: Arc<Sandbox>) {
     let _change = sandbox.changes.lock().await;
-    // A client has connected meanwhile, or it is paused.
+    // A client has connected meanwhile, or the sandbox is already paused.
     if !sandbox.is_due() {
         return;
     }
-    match to_paused(&sandbox).await {
+    match pause_sandbox(&sandbox).await {
         Ok(()) => {}
-        // Others have the disk. Its state is not lost for that.
+        // The disk is full. Retry later rather than lose the sandbox's state.
         Err(failure) if failure.is_overload() => {
-            tracing::warn!(tenant = %sandbox.tenant.name, "a sandbox is paused later: {failure}");
+            tracing::warn!(tenant = %sandbox.tenant.name, "a sandbox cannot be paused, retrying later: {failure}");
             sandbox.pause_later();
         }
         Err(failure) => {
-            tracing::warn!(tenant = %sandbox.tenant.name, "a sandbox ends, as it cannot be paused: {failure}");
+            tracing::warn!(tenant = %sandbox.tenant.name, "a sandbox is ended because it cannot be paused: {failure}");
             app.e2b.end(Arc::clone(&sandbox)).await;
         }
     }
 }
 
-/// Does this to its end, even if the client leaves: nothing is left half paused.
-async fn to_its_end(
+/// Runs a state change to completion even if the client disconnects, so that no sandbox stays half paused.
+async fn run_to_completion(
     change: impl Future<Output = Result<(), Failure>> + Send + 'static,
 ) -> Result<(), Failure> {
     tokio::spawn(change).await.unwrap_or_else(|panic| {
         tracing::error!("a task panicked: {panic}");
-        Err(Failure::Mistake)
+        Err(Failure::Internal)
     })
 }
 
-/// Pauses a sandbox whose changes are held. If it cannot be paused, it goes on.
-async fn to_paused(sandbox: &Sandbox) -> Result<(), Failure> {
+/// Pauses a sandbox. The caller holds its `changes` lock. On failure the sandbox keeps running.
+async fn pause_sandbox(sandbox: &Sandbox) -> Result<(), Failure> {
     let contexts = sandbox.begin_pause()?;
-    match paused(&contexts).await {
+    match pause_sessions(&contexts).await {
         Ok(sessions) => {
             sandbox.set(State::Paused(contexts.into_iter().zip(sessions).collect()));
-            sandbox.has_found_room();
-            // They have ended, and count for the tenant.
+            sandbox.reset_pause_backoff();
+            // The pause has ended the watches, which count towards the tenant's limit.
             locked(&sandbox.watchers).clear();
             Ok(())
         }
@@ -141,33 +140,39 @@ async fn to_paused(sandbox: &Sandbox) -> Result<(), Failure> {
     }
 }
 
-/// Pauses the sessions of these contexts and takes them away. Cells that were sent before have ended, and none begins any
-/// more. If one cannot be paused, all go on: those that are paused are back at their next use.
-async fn paused(contexts: &[Context]) -> Result<Vec<Session>, Failure> {
+/// Pauses the sessions of these contexts and takes them out. Cells that were sent before have ended, and no new ones
+/// start.
+/// If one session cannot be paused, all keep running: those already paused resume at their next use.
+async fn pause_sessions(contexts: &[Context]) -> Result<Vec<Session>, Failure> {
     let mut turns = Vec::new();
     for context in contexts {
-        let mut turn = context.open.last_turn().await;
+        let mut turn = context.open.exclusive().await;
         let paused = blocking(move || {
             let session = turn.as_mut().ok_or_else(ended)?;
-            session.pause().map_err(not_copied)?;
+            session.pause().map_err(copy_failure)?;
             Ok(turn)
         });
-        // The thread keeps the session until it is done.
-        turns.push(timeout(WITHIN, paused).await.map_err(|_| too_slow())??);
+        // On timeout, the thread keeps the session until it is done.
+        turns.push(
+            timeout(PAUSE_TIMEOUT, paused)
+                .await
+                .map_err(|_| too_slow())??,
+        );
     }
     Ok(turns.iter_mut().filter_map(|turn| turn.take()).collect())
 }
 
 fn too_slow() -> Failure {
-    let seconds = WITHIN.as_secs();
+    let seconds = PAUSE_TIMEOUT.as_secs();
     Failure::Request(format!(
         "a context of the sandbox could not be copied within {seconds} s"
     ))
 }
 
-/// Why the state of a context was not copied. The sandbox of one that has ended lives: clients would read 404 as its end, and
-/// 409 as a pause.
-pub fn not_copied(error: sandfork::Error) -> Failure {
+/// Converts an error of a snapshot or pause. A session that has ended becomes a bad request, because the sandbox lives
+/// on:
+/// clients would take 404 for its end, and 409 for a completed pause.
+pub fn copy_failure(error: sandfork::Error) -> Failure {
     match error.kind() {
         ErrorKind::SessionEnded => {
             Failure::Request(format!("a context of the sandbox has ended, {RESTART}"))
@@ -176,8 +181,8 @@ pub fn not_copied(error: sandfork::Error) -> Failure {
     }
 }
 
-/// Resumes a sandbox whose changes are held, if it is paused. If it cannot be resumed, it stays paused.
-async fn to_running(app: &App, sandbox: &Sandbox, lifetime: Duration) -> Result<(), Failure> {
+/// Resumes a sandbox if it is paused. The caller holds its `changes` lock. On failure the sandbox stays paused.
+async fn resume_sandbox(app: &App, sandbox: &Sandbox, lifetime: Duration) -> Result<(), Failure> {
     let Some(paused) = sandbox.begin_resume()? else {
         sandbox.extend(lifetime);
         return Ok(());
@@ -191,7 +196,7 @@ async fn to_running(app: &App, sandbox: &Sandbox, lifetime: Duration) -> Result<
     }
     let mut contexts = Vec::new();
     for (context, session) in paused {
-        *context.open.last_turn().await = Some(session);
+        *context.open.exclusive().await = Some(session);
         contexts.push(context);
     }
     sandbox.set_lifetime(lifetime);
@@ -199,7 +204,7 @@ async fn to_running(app: &App, sandbox: &Sandbox, lifetime: Duration) -> Result<
     Ok(())
 }
 
-/// Brings sessions back when it is the tenant's turn.
+/// Resumes sessions when the tenant is admitted.
 async fn resume(
     app: &App,
     tenant: &Arc<Tenant>,
@@ -209,7 +214,7 @@ async fn resume(
     when_admitted(&app.admission, Arc::clone(&tenant.name), move |_| {
         let _running = running;
         for (_, session) in &mut *locked(&paused) {
-            // Any use does so.
+            // Any use resumes a session.
             session.stat(".")?;
         }
         Ok(())

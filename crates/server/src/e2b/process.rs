@@ -1,4 +1,4 @@
-//! The service `process.Process`: programs in the session of a sandbox's first context.
+//! The service `process.Process`: runs programs in the session of a sandbox's first context.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,8 +25,8 @@ use crate::http::{JsonBody, RawBody};
 use crate::locked;
 use crate::running::blocking;
 
-/// Bytes of a program's tag, which stays in memory.
-const MOST_TAG: usize = 1 << 10;
+/// The maximum length in bytes of a program's tag, which stays in memory.
+const MAX_TAG: usize = 1 << 10;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
@@ -42,7 +42,7 @@ pub struct Terminal {
     size: Size,
 }
 
-/// Which program is meant.
+/// Selects a program.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Selector {
@@ -52,7 +52,7 @@ struct Selector {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub struct OfProcess {
+pub struct ProcessRequest {
     process: Selector,
     pty: Option<Terminal>,
     signal: Option<Signal>,
@@ -66,7 +66,7 @@ struct TextInput {
     pty: Option<String>,
 }
 
-/// What a list says of a program.
+/// A program in a list.
 #[derive(Serialize)]
 struct Described<'a> {
     config: &'a Config,
@@ -75,20 +75,18 @@ struct Described<'a> {
     tag: Option<&'a str>,
 }
 
-/// Starts a program, and sends what comes of it.
+/// Starts a program, and streams its events.
 pub async fn start(
     Extension(sandbox): OfSandbox,
     headers: HeaderMap,
     mut posted: RawBody,
 ) -> Result<Response, Failure> {
     check_header(&headers)?;
-    let asked: Start = message(&mut posted)?;
-    if asked.tag.as_ref().is_some_and(|tag| tag.len() > MOST_TAG) {
-        return Err(Failure::Request(format!(
-            "tag: it has more than {MOST_TAG} bytes"
-        )));
+    let params: Start = message(&mut posted)?;
+    if params.tag.as_ref().is_some_and(|tag| tag.len() > MAX_TAG) {
+        return Err(Failure::Request(format!("tag: more than {MAX_TAG} bytes")));
     }
-    let config = asked.process;
+    let config = params.process;
     let mut program = Program::new([&config.cmd].into_iter().chain(&config.args).cloned());
     if let Some(cwd) = &config.cwd {
         program = program.cwd(at_home(cwd));
@@ -96,33 +94,33 @@ pub async fn start(
     for (name, text) in sandbox.environment.iter().chain(&config.envs) {
         program = program.env(name.clone(), text.clone());
     }
-    if asked.stdin != Some(false) {
+    if params.stdin != Some(false) {
         program = program.stdin();
     }
-    // A client that waits no longer wants it no longer.
+    // The client's timeout ends the program too.
     if let Some(timeout) = timeout(&headers) {
         program = program.timeout(timeout);
     }
     let mut output = Output::Streams;
-    if let Some(Terminal { size }) = asked.pty {
+    if let Some(Terminal { size }) = params.pty {
         program = program.terminal(size.rows, size.cols);
         output = Output::Terminal;
     }
-    let what = (config.shortened(), asked.tag, output);
-    let events = Command::started(sandbox, program, what).await?;
+    let what = (config.shortened(), params.tag, output);
+    let events = Command::spawn(sandbox, program, what).await?;
     Ok(answer(events))
 }
 
-/// Sends what comes of a program that runs.
+/// Subscribes to the events of a running program.
 pub async fn connect(
     Extension(sandbox): OfSandbox,
     mut posted: RawBody,
 ) -> Result<Response, Failure> {
-    let asked: OfProcess = message(&mut posted)?;
-    Ok(answer(asked.process.find(&sandbox)?.listen()?))
+    let params: ProcessRequest = message(&mut posted)?;
+    Ok(answer(params.process.find(&sandbox)?.subscribe()?))
 }
 
-/// How long a client waits for a call, if it says so.
+/// Returns the client's timeout for the call, if it sends one.
 fn timeout(headers: &HeaderMap) -> Option<Duration> {
     let value = headers.get("connect-timeout-ms")?.to_str().ok()?;
     Some(Duration::from_millis(value.parse().ok()?))
@@ -134,17 +132,17 @@ fn answer(events: Receiver<Bytes>) -> Response {
 
 impl Selector {
     fn find(&self, sandbox: &Sandbox) -> Result<Arc<Command>, Failure> {
-        let is_meant = |command: &&Arc<Command>| match (self.pid, &self.tag) {
+        let is_selected = |command: &&Arc<Command>| match (self.pid, &self.tag) {
             (Some(pid), _) => command.process.pid() == pid,
             (None, tag) => tag.is_some() && command.tag == *tag,
         };
         let all = locked(&sandbox.commands);
-        let found = all.iter().find(is_meant).cloned();
+        let found = all.iter().find(is_selected).cloned();
         found.ok_or_else(|| Failure::NotFound("there is no such process".to_owned()))
     }
 }
 
-/// The programs that run.
+/// Lists the running programs.
 pub async fn list(Extension(sandbox): OfSandbox) -> Result<Response, Failure> {
     let listed = blocking(move || {
         let all = locked(&sandbox.commands).clone();
@@ -160,42 +158,48 @@ pub async fn list(Extension(sandbox): OfSandbox) -> Result<Response, Failure> {
     listed.await
 }
 
-/// Writes to the standard input of a program, or types on its terminal.
-pub async fn send_input(Extension(sandbox): OfSandbox, posted: JsonBody<OfProcess>) -> Answer {
-    let asked = posted.value;
+/// Writes to the standard input or the terminal of a program.
+pub async fn send_input(Extension(sandbox): OfSandbox, posted: JsonBody<ProcessRequest>) -> Answer {
+    let params = posted.value;
     drop(posted.held);
-    let TextInput { stdin, pty } = asked.input;
+    let TextInput { stdin, pty } = params.input;
     let text = stdin.or(pty).unwrap_or_default();
     let bytes = STANDARD.decode(text);
-    let bytes = bytes.map_err(|_| Failure::Request("the input is not base64".to_owned()))?;
+    let bytes = bytes.map_err(|_| Failure::Request("input: not valid base64".to_owned()))?;
     let _held = sandbox.tenant.budget.hold(bytes.len() as u64)?;
-    let command = asked.process.find(&sandbox)?;
+    let command = params.process.find(&sandbox)?;
     command.write(&bytes).await?;
     Ok(Json(json!({})))
 }
 
 /// Closes the standard input of a program.
-pub async fn close_stdin(Extension(sandbox): OfSandbox, posted: JsonBody<OfProcess>) -> Answer {
+pub async fn close_stdin(
+    Extension(sandbox): OfSandbox,
+    posted: JsonBody<ProcessRequest>,
+) -> Answer {
     let command = posted.value.process.find(&sandbox)?;
     command.close_input().await?;
     Ok(Json(json!({})))
 }
 
 /// Sends a signal to a program.
-pub async fn send_signal(Extension(sandbox): OfSandbox, posted: JsonBody<OfProcess>) -> Answer {
-    let asked = posted.value;
-    let signal = asked
+pub async fn send_signal(
+    Extension(sandbox): OfSandbox,
+    posted: JsonBody<ProcessRequest>,
+) -> Answer {
+    let params = posted.value;
+    let signal = params
         .signal
-        .ok_or_else(|| Failure::Request("signal: it is missing".to_owned()))?;
-    asked.process.find(&sandbox)?.process.kill(signal as i32)?;
+        .ok_or_else(|| Failure::Request("signal: required".to_owned()))?;
+    params.process.find(&sandbox)?.process.kill(signal as i32)?;
     Ok(Json(json!({})))
 }
 
-/// Tells the terminal of a program its size.
-pub async fn update(Extension(sandbox): OfSandbox, posted: JsonBody<OfProcess>) -> Answer {
-    let asked = posted.value;
-    let command = asked.process.find(&sandbox)?;
-    if let Some(Terminal { size }) = asked.pty {
+/// Resizes the terminal of a program.
+pub async fn update(Extension(sandbox): OfSandbox, posted: JsonBody<ProcessRequest>) -> Answer {
+    let params = posted.value;
+    let command = params.process.find(&sandbox)?;
+    if let Some(Terminal { size }) = params.pty {
         command.process.resize(size.rows, size.cols);
     }
     Ok(Json(json!({})))

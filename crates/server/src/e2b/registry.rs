@@ -1,4 +1,4 @@
-//! The sandboxes and snapshots of E2B's clients.
+//! The registry of sandboxes and snapshots of E2B's clients.
 
 use std::collections::BTreeMap;
 use std::mem;
@@ -15,16 +15,16 @@ use super::snapshots::Saved;
 use super::watch::Watching;
 use crate::failure::Failure;
 use crate::locked;
-use crate::sessions::{closed, new_id};
+use crate::sessions::{drop_blocking, new_id};
 use crate::tenant::Tenant;
 
-/// Texts by name: metadata, or an environment.
-pub type Texts = BTreeMap<String, String>;
+/// A map of strings: metadata or environment variables.
+pub type StringMap = BTreeMap<String, String>;
 
-/// Bytes of metadata and of an environment: they stay in memory.
-const MOST_TEXT: usize = 64 << 10;
+/// The maximum number of bytes of metadata and environment variables, which stay in memory.
+const MAX_TEXT: usize = 64 << 10;
 
-/// The sandboxes and the snapshots of all tenants, by id.
+/// The sandboxes and snapshots of all tenants, by id.
 #[derive(Debug, Default)]
 pub struct Registry {
     sandboxes: Mutex<BTreeMap<String, Arc<Sandbox>>>,
@@ -33,17 +33,17 @@ pub struct Registry {
     made: AtomicU64,
 }
 
-/// What a sandbox is made with.
+/// The settings of a new sandbox.
 #[derive(Clone, Debug)]
 pub struct Settings {
     pub template: String,
-    pub metadata: Texts,
-    pub environment: Texts,
+    pub metadata: StringMap,
+    pub environment: StringMap,
     pub lifetime: Duration,
     pub at_end: AtEnd,
 }
 
-/// What becomes of a sandbox when its time is over.
+/// The action at the end of a sandbox's lifetime.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum AtEnd {
     #[default]
@@ -51,51 +51,51 @@ pub enum AtEnd {
     Pause,
 }
 
-/// A sandbox: sessions that end together.
+/// A sandbox: a set of sessions with a common lifetime.
 #[derive(Debug)]
 pub struct Sandbox {
     pub id: String,
-    /// Those that were made later have a greater one.
+    /// Increases with the time of creation.
     pub number: u64,
-    /// Without it, no request reaches the sandbox.
+    /// Required for every data-plane request.
     pub token: String,
     pub tenant: Arc<Tenant>,
     pub template: String,
-    pub metadata: Texts,
-    pub environment: Texts,
+    pub metadata: StringMap,
+    pub environment: StringMap,
     pub started: SystemTime,
     begun: Instant,
     end: Mutex<Instant>,
-    /// What becomes of it when its time is over.
+    /// The action at the end of its lifetime.
     pub at_end: AtEnd,
-    /// How often it found no room for its state, since it was paused last.
-    refused: AtomicU32,
+    /// How often pausing has failed for lack of disk space since the last success.
+    pause_failures: AtomicU32,
     state: Mutex<State>,
-    /// Held while it is paused or resumed.
+    /// Serializes pausing and resuming.
     pub changes: Turns<()>,
     /// The programs that its clients have started.
     pub commands: Mutex<Vec<Arc<Command>>>,
-    /// The directories whose events its clients ask for, by the ids of their watchers.
+    /// The directories that its clients watch, by watcher id.
     pub watchers: Mutex<BTreeMap<String, Arc<Watching>>>,
 }
 
-/// What a sandbox consists of.
+/// The state of a sandbox.
 #[derive(Debug)]
 pub enum State {
-    /// Its contexts, the first first.
+    /// The contexts; the first one owns the files.
     Running(Vec<Context>),
-    /// Its contexts until it is paused or resumed. They take no requests.
+    /// The contexts while the sandbox is being paused or resumed. They accept no requests.
     Changing(Vec<Context>),
-    /// Its contexts, each with the session that was taken from it.
+    /// The contexts, each with the paused session that was taken from it.
     Paused(Vec<(Context, Session)>),
-    /// Nothing. It stays so.
+    /// The final state.
     Ended,
 }
 
 impl Settings {
-    /// Checks that they may be kept.
+    /// Checks that the settings fit into memory.
     pub fn check(&self) -> Result<(), Failure> {
-        let bytes = |texts: &Texts| {
+        let bytes = |texts: &StringMap| {
             texts
                 .iter()
                 .map(|(name, text)| name.len() + text.len())
@@ -103,9 +103,9 @@ impl Settings {
         };
         let (metadata, environment): (usize, usize) =
             (bytes(&self.metadata), bytes(&self.environment));
-        if metadata + environment > MOST_TEXT {
+        if metadata + environment > MAX_TEXT {
             return Err(Failure::Request(format!(
-                "metadata and envVars have more than {MOST_TEXT} bytes"
+                "metadata and envVars: more than {MAX_TEXT} bytes together"
             )));
         }
         Ok(())
@@ -113,7 +113,7 @@ impl Settings {
 }
 
 impl Registry {
-    /// Makes a sandbox of sessions. The first is its own, with its files.
+    /// Registers a sandbox. Its first context owns its files.
     pub fn add(
         &self,
         tenant: &Arc<Tenant>,
@@ -133,7 +133,7 @@ impl Registry {
             begun: now,
             end: Mutex::new(now + settings.lifetime),
             at_end: settings.at_end,
-            refused: AtomicU32::new(0),
+            pause_failures: AtomicU32::new(0),
             state: Mutex::new(State::Running(contexts)),
             changes: Turns::default(),
             commands: Mutex::default(),
@@ -143,27 +143,27 @@ impl Registry {
         Ok(sandbox)
     }
 
-    /// A number for a sandbox or a snapshot, greater than all before it.
+    /// Returns an increasing number for a new sandbox or snapshot.
     pub fn next_number(&self) -> u64 {
         self.made.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// A sandbox that lives, of any tenant.
+    /// Returns a live sandbox of any tenant.
     pub fn get(&self, id: &str) -> Option<Arc<Sandbox>> {
         let all = locked(&self.sandboxes);
-        all.get(id).filter(|sandbox| !sandbox.is_over()).cloned()
+        all.get(id).filter(|sandbox| !sandbox.is_expired()).cloned()
     }
 
-    /// All that live.
+    /// Returns all live sandboxes.
     pub fn all(&self) -> Vec<Arc<Sandbox>> {
         let all = locked(&self.sandboxes);
         all.values()
-            .filter(|sandbox| !sandbox.is_over())
+            .filter(|sandbox| !sandbox.is_expired())
             .cloned()
             .collect()
     }
 
-    /// A sandbox of this tenant. That another tenant has one of this id is not said.
+    /// Returns a sandbox of this tenant. The error does not reveal whether another tenant has a sandbox with this id.
     pub fn find(&self, tenant: &Tenant, id: &str) -> Result<Arc<Sandbox>, Failure> {
         let found = self
             .get(id)
@@ -171,7 +171,7 @@ impl Registry {
         found.ok_or_else(no_sandbox)
     }
 
-    /// Ends a sandbox, and what it runs, also while a request to it still reads its body.
+    /// Ends a sandbox and everything that runs in it, even while a request to it is still reading its body.
     pub async fn end(&self, sandbox: Arc<Sandbox>) {
         locked(&self.sandboxes).remove(&sandbox.id);
         let state = mem::replace(&mut *locked(&sandbox.state), State::Ended);
@@ -180,18 +180,18 @@ impl Registry {
             State::Paused(paused) => paused.into_iter().unzip(),
             State::Ended => return,
         };
-        // A task of its own goes on if the client that ends the sandbox leaves.
+        // A separate task completes even if the client that ends the sandbox disconnects.
         let ending = tokio::spawn(async move {
-            closed(paused).await;
+            drop_blocking(paused).await;
             for context in contexts {
                 context.open.close().await;
             }
-            closed(sandbox).await;
+            drop_blocking(sandbox).await;
         });
         _ = ending.await;
     }
 
-    /// Those whose time is over.
+    /// Returns the sandboxes whose lifetime is over.
     pub fn due(&self) -> Vec<Arc<Sandbox>> {
         let all = locked(&self.sandboxes);
         all.values()
@@ -202,22 +202,22 @@ impl Registry {
 }
 
 impl Sandbox {
-    /// Whether its time is over. That of a paused one stands.
+    /// Returns whether the lifetime is over. The lifetime of a paused sandbox does not elapse.
     pub fn is_due(&self) -> bool {
         self.is_running() && *locked(&self.end) <= Instant::now()
     }
 
-    /// Whether it ends, as its time is over.
-    fn is_over(&self) -> bool {
+    /// Returns whether the sandbox is about to be ended.
+    fn is_expired(&self) -> bool {
         self.at_end == AtEnd::Kill && self.is_due()
     }
 
-    /// Whether it takes requests.
+    /// Returns whether the sandbox accepts requests.
     pub fn is_running(&self) -> bool {
         matches!(&*locked(&self.state), State::Running(_))
     }
 
-    /// The name that clients have for its state.
+    /// Returns the state as clients name it.
     pub fn state_name(&self) -> &'static str {
         if self.is_running() {
             "running"
@@ -226,7 +226,7 @@ impl Sandbox {
         }
     }
 
-    /// Gives it another state, unless it has ended.
+    /// Sets the state, unless the sandbox has ended.
     pub fn set(&self, state: State) {
         let mut now = locked(&self.state);
         let old = if matches!(*now, State::Ended) {
@@ -234,12 +234,12 @@ impl Sandbox {
         } else {
             mem::replace(&mut *now, state)
         };
-        // What that holds may take a while to end.
+        // Release the lock before dropping the old state, which may take a while.
         drop(now);
         drop(old);
     }
 
-    /// Takes what it is if it is paused.
+    /// Takes the paused contexts, or returns `None` if the sandbox is not paused.
     pub fn begin_resume(&self) -> Result<Option<Vec<(Context, Session)>>, Failure> {
         let mut state = locked(&self.state);
         let paused = match &mut *state {
@@ -252,13 +252,13 @@ impl Sandbox {
         Ok(Some(paused))
     }
 
-    /// Closes it to new requests. Returns its contexts.
+    /// Stops accepting requests, and returns the contexts.
     pub fn begin_pause(&self) -> Result<Vec<Context>, Failure> {
         let mut state = locked(&self.state);
         let contexts = match &mut *state {
             State::Running(contexts) => mem::take(contexts),
             State::Changing(_) | State::Paused(_) => {
-                return Err(Failure::Exists("the sandbox is paused already".to_owned()));
+                return Err(Failure::Exists("the sandbox is already paused".to_owned()));
             }
             State::Ended => return Err(no_sandbox()),
         };
@@ -266,31 +266,33 @@ impl Sandbox {
         Ok(contexts)
     }
 
-    /// When it ends.
+    /// Returns the end of the lifetime.
     pub fn end(&self) -> SystemTime {
         self.started + locked(&self.end).duration_since(self.begun)
     }
 
-    /// Sets its end to this time from now.
+    /// Sets the remaining lifetime.
     pub fn set_lifetime(&self, lifetime: Duration) {
         *locked(&self.end) = Instant::now() + lifetime;
     }
 
-    /// Moves its end to this time from now, unless it is later already.
+    /// Extends the remaining lifetime, unless it is longer already.
     pub fn extend(&self, lifetime: Duration) {
         let mut end = locked(&self.end);
         *end = (*end).max(Instant::now() + lifetime);
     }
 
-    /// Has it go on until it is tried again to pause it, each time for longer: what it has itself may be what takes the room.
+    /// Extends the lifetime until the next attempt to pause, with exponential backoff: the sandbox itself may be what
+    /// fills the
+    /// disk.
     pub fn pause_later(&self) {
-        let refused = self.refused.fetch_add(1, Ordering::Relaxed);
-        self.extend(until_next_pause(refused));
+        let failures = self.pause_failures.fetch_add(1, Ordering::Relaxed);
+        self.extend(pause_backoff(failures));
     }
 
-    /// Notes that its state has found room.
-    pub fn has_found_room(&self) {
-        self.refused.store(0, Ordering::Relaxed);
+    /// Records a successful pause.
+    pub fn reset_pause_backoff(&self) {
+        self.pause_failures.store(0, Ordering::Relaxed);
     }
 
     fn with_contexts<T>(
@@ -306,12 +308,12 @@ impl Sandbox {
         }
     }
 
-    /// Its contexts, the first first.
+    /// Returns the contexts, the first one first.
     pub fn contexts(&self) -> Result<Vec<Context>, Failure> {
         self.with_contexts(|contexts| Ok(contexts.clone()))
     }
 
-    /// A context by its id, or the first.
+    /// Returns a context by its id, or the first context.
     pub fn context(&self, id: Option<&str>) -> Result<Context, Failure> {
         self.with_contexts(|contexts| {
             let mut contexts = contexts.iter();
@@ -328,25 +330,25 @@ impl Sandbox {
         })
     }
 
-    /// Takes a context away. The first stays: the sandbox's files are its.
+    /// Removes a context. The first context cannot be removed, because it owns the sandbox's files.
     pub fn take(&self, id: &str) -> Result<Context, Failure> {
-        self.with_contexts(|contexts| {
-            match contexts.iter().position(|context| context.id == id) {
+        self.with_contexts(
+            |contexts| match contexts.iter().position(|context| context.id == id) {
                 None => Err(no_context()),
                 Some(0) => Err(Failure::Request(
-                    "the first context of a sandbox cannot be removed: it has the files of the sandbox"
+                    "the first context of a sandbox cannot be removed: it owns the sandbox's files"
                         .to_owned(),
                 )),
-                Some(place) => Ok(contexts.remove(place)),
-            }
-        })
+                Some(index) => Ok(contexts.remove(index)),
+            },
+        )
     }
 }
 
-/// How long a sandbox goes on that has found no room for its state after so many other times.
-fn until_next_pause(refused: u32) -> Duration {
+/// Returns the delay before the next attempt to pause, after this number of earlier failures.
+fn pause_backoff(failures: u32) -> Duration {
     const FIRST: Duration = Duration::from_secs(10);
-    FIRST * 2_u32.pow(refused.min(6))
+    FIRST * 2_u32.pow(failures.min(6))
 }
 
 fn no_sandbox() -> Failure {
@@ -362,8 +364,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pause_without_room_is_tried_less_and_less_often() {
-        let seconds = [0, 1, 2, 6, 7, u32::MAX].map(|refused| until_next_pause(refused).as_secs());
+    fn pause_backoff_grows_up_to_a_bound() {
+        let seconds = [0, 1, 2, 6, 7, u32::MAX].map(|failures| pause_backoff(failures).as_secs());
         assert_eq!(seconds, [10, 20, 40, 640, 640, 640]);
     }
 }

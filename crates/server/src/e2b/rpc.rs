@@ -1,4 +1,4 @@
-//! Remote calls of `envd`, as Connect has them (<https://connectrpc.com/docs/protocol>), with JSON.
+//! Remote calls of `envd`: the Connect protocol (<https://connectrpc.com/docs/protocol>) with JSON.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -20,17 +20,17 @@ use tokio::time::{Instant, interval_at};
 use tokio_stream::StreamExt;
 use tokio_stream::wrappers::ReceiverStream;
 
-use crate::failure::{Failure, InPath, in_form};
+use crate::failure::{Failure, InPath, rendered_by};
 use crate::http::{RawBody, memory_of_values};
 
-/// The type of a stream of messages.
+/// The content type of a message stream.
 pub const STREAM: &str = "application/connect+json";
 
-/// Connect's word for it, and the status of an answer.
+/// Returns the Connect error code and the HTTP status of a failure.
 fn code(failure: &Failure) -> (&'static str, StatusCode) {
     match failure {
         Failure::Unauthorized(_) => ("unauthenticated", StatusCode::UNAUTHORIZED),
-        Failure::OtherSite(_) => ("permission_denied", StatusCode::FORBIDDEN),
+        Failure::CrossSite(_) => ("permission_denied", StatusCode::FORBIDDEN),
         Failure::Request(_) | Failure::NeverFits { .. } => {
             ("invalid_argument", StatusCode::BAD_REQUEST)
         }
@@ -44,7 +44,7 @@ fn code(failure: &Failure) -> (&'static str, StatusCode) {
         Failure::TooSlow => ("deadline_exceeded", StatusCode::GATEWAY_TIMEOUT),
         Failure::Draining | Failure::Sandbox(_) => ("unavailable", StatusCode::SERVICE_UNAVAILABLE),
         Failure::Lost(_) => ("data_loss", StatusCode::INTERNAL_SERVER_ERROR),
-        Failure::Mistake => ("internal", StatusCode::INTERNAL_SERVER_ERROR),
+        Failure::Internal => ("internal", StatusCode::INTERNAL_SERVER_ERROR),
     }
 }
 
@@ -52,20 +52,20 @@ fn described(failure: &Failure) -> Value {
     json!({ "code": code(failure).0, "message": failure.message() })
 }
 
-/// The answer to a call without a result, as its clients understand it.
+/// Renders the failure of a unary call.
 pub fn failed(failure: &Failure) -> Response {
     (code(failure).1, Json(described(failure))).into_response()
 }
 
-/// The same for a call whose answer is a stream: its end says why.
+/// Renders the failure of a streaming call, in its end-of-stream message.
 pub fn stream_failed(failure: &Failure) -> Response {
     ([(CONTENT_TYPE, STREAM)], end(failure)).into_response()
 }
 
-/// The flag of the frame that ends a stream.
+/// The flag of the end-of-stream frame.
 pub const END: u8 = 2;
 
-/// A message of a stream, with its flag and its length before it.
+/// Encodes a message as a frame: flag, length, JSON.
 pub fn frame(flag: u8, message: &Value) -> Bytes {
     let text = message.to_string();
     let length = u32::try_from(text.len()).unwrap_or(u32::MAX);
@@ -76,10 +76,11 @@ pub fn frame(flag: u8, message: &Value) -> Bytes {
     frame.freeze()
 }
 
-/// While nothing happens, a stream says as often that it goes on.
+/// The interval of keep-alive messages on an idle stream.
 const KEEPALIVE: Duration = Duration::from_secs(30);
 
-/// An answer of messages that come later, with `alive` while none does. It owns what ends with it.
+/// Builds a streaming response that sends `alive` while no message arrives. The response owns `owned` until the stream
+/// ends.
 pub fn stream<T: Send + 'static>(messages: Receiver<Bytes>, alive: &Value, owned: T) -> Response {
     let messages = ReceiverStream::new(messages);
     let messages = messages.timeout_repeating(interval_at(Instant::now() + KEEPALIVE, KEEPALIVE));
@@ -91,17 +92,17 @@ pub fn stream<T: Send + 'static>(messages: Receiver<Bytes>, alive: &Value, owned
     ([(CONTENT_TYPE, STREAM)], Body::from_stream(messages)).into_response()
 }
 
-/// The end of a stream, for this reason.
+/// Builds the end-of-stream frame of a failure.
 pub fn end(failure: &Failure) -> Bytes {
     frame(END, &json!({ "error": described(failure) }))
 }
 
-/// The one message of a call that is answered with a stream.
+/// Parses the single request message of a streaming call.
 ///
 /// # Errors
-/// If it is not one.
+/// Returns an error if the body is not exactly one valid message.
 pub fn message<T: DeserializeOwned>(body: &mut RawBody) -> Result<T, Failure> {
-    let malformed = || Failure::Request("the body is no message of Connect".to_owned());
+    let malformed = || Failure::Request("the body is not a Connect message".to_owned());
     let (head, text) = body.bytes.split_first_chunk::<5>().ok_or_else(malformed)?;
     let [flag, length @ ..] = *head;
     if flag != 0 || u32::from_be_bytes(length) as usize != text.len() {
@@ -109,10 +110,10 @@ pub fn message<T: DeserializeOwned>(body: &mut RawBody) -> Result<T, Failure> {
     }
     body.held.grow(memory_of_values(text))?;
     serde_json::from_slice(text)
-        .map_err(|error| Failure::Request(format!("the message is not what it must be: {error}")))
+        .map_err(|error| Failure::Request(format!("invalid message: {error}")))
 }
 
-/// A call that this server does not serve. Its body is read all the same: a connection on which some is left is closed.
+/// Rejects an unsupported call. Its body is read nevertheless, because a connection with an unread body is closed.
 pub async fn unsupported(
     call: InPath<String>,
     headers: HeaderMap,
@@ -120,26 +121,26 @@ pub async fn unsupported(
 ) -> Response {
     let failure = call.map_or_else(Failure::from, |Path(call)| {
         let call: String = call.chars().take(64).collect();
-        Failure::Unsupported(format!("`{call}` is not served"))
+        Failure::Unsupported(format!("`{call}` is not supported"))
     });
     let response = failure.into_response();
     if headers.get(CONTENT_TYPE).is_some_and(|kind| kind == STREAM) {
-        return in_form(stream_failed, response);
+        return rendered_by(stream_failed, response);
     }
     response
 }
 
-/// Checks the user that a call is for: there is one.
+/// Checks the user name of a call: sandboxes have a single user.
 pub fn check_user(name: &str) -> Result<(), Failure> {
     match name {
         "" | "user" => Ok(()),
         _ => Err(Failure::Unsupported(
-            "user: sandboxes have one user, and no other".to_owned(),
+            "user: sandboxes have one user, `user`".to_owned(),
         )),
     }
 }
 
-/// The same, for calls that have it in a header.
+/// Checks the user name of a call that carries it in a header.
 pub fn check_header(headers: &HeaderMap) -> Result<(), Failure> {
     let value = headers
         .get(AUTHORIZATION)

@@ -1,4 +1,4 @@
-//! Snapshots of sandboxes, and forks.
+//! Snapshots and forks of sandboxes.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,10 +14,10 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::access::Named;
-use super::context::{Context, with_environment};
+use super::context::{Context, environment_code};
 use super::control::{OfTenant, access, lifetime};
-use super::pausing::not_copied;
-use super::registry::{AtEnd, Registry, Sandbox, Settings, Texts};
+use super::pausing::copy_failure;
+use super::registry::{AtEnd, Registry, Sandbox, Settings, StringMap};
 use super::{Answer, described};
 use crate::failure::{Failure, InPath};
 use crate::http::JsonBody;
@@ -26,21 +26,21 @@ use crate::server::App;
 use crate::sessions::new_id;
 use crate::tenant::{Opened, Tenant};
 
-/// The most forks of one request.
-const MOST_FORKS: usize = 100;
+/// The maximum number of forks of a request.
+const MAX_FORKS: usize = 100;
 
-/// The state of a sandbox. It counts as the sessions that it was made of, until it is removed.
+/// A snapshot of a sandbox. It counts as many sessions as the sandbox had, until it is removed.
 #[derive(Debug)]
 pub struct Saved {
     id: String,
-    /// Those that were made later have a greater one.
+    /// Increases with the time of creation.
     number: u64,
     name: Option<String>,
     tenant: Arc<Tenant>,
-    /// The sandbox that it is of.
+    /// The id of the sandbox that was captured.
     of: String,
     template: String,
-    environment: Texts,
+    environment: StringMap,
     contexts: Vec<SavedContext>,
 }
 
@@ -50,7 +50,7 @@ struct SavedContext {
     cwd: String,
     executions: u64,
     snapshot: Arc<Snapshot>,
-    /// `None` when a fork counts in its place.
+    /// The counted session; `None` when a fork counts in its place.
     counts: Option<Opened>,
 }
 
@@ -69,14 +69,14 @@ pub struct Fork {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub struct Asked {
+pub struct SnapshotQuery {
     #[serde(rename = "sandboxID")]
     sandbox: Option<String>,
     name: Option<String>,
 }
 
 impl Registry {
-    /// A snapshot of this tenant by its id, or the one of this name that was made last.
+    /// Returns a tenant's snapshot by its id, or the newest snapshot with this name.
     pub fn snapshot(&self, tenant: &Tenant, id: &str) -> Option<Arc<Saved>> {
         let saved = locked(&self.snapshots);
         let of_tenant = saved
@@ -94,8 +94,8 @@ impl Saved {
         let mut contexts = Vec::new();
         for context in sandbox.contexts()? {
             let counts = sandbox.tenant.open_session()?;
-            let taken = context.open.with_turn(&app.admission, |session| {
-                let snapshot = session.snapshot().map_err(not_copied)?;
+            let taken = context.open.with_admission(&app.admission, |session| {
+                let snapshot = session.snapshot().map_err(copy_failure)?;
                 Ok((snapshot, counts))
             });
             let (snapshot, counts) = taken.await?;
@@ -126,7 +126,7 @@ impl Saved {
 }
 
 impl SavedContext {
-    /// A context with this state.
+    /// Creates a context with this state.
     async fn fork(&self, app: &App, counts: Opened) -> Result<Context, Failure> {
         let snapshot = Arc::clone(&self.snapshot);
         let fork = move |_: &Tenant| Ok(snapshot.fork()?);
@@ -139,17 +139,17 @@ impl SavedContext {
     }
 }
 
-/// A sandbox that begins with the state of a snapshot.
+/// Creates a sandbox from a snapshot.
 pub async fn revive(
     app: &Arc<App>,
     saved: &Saved,
     mut settings: Settings,
 ) -> Result<Arc<Sandbox>, Failure> {
-    let code = with_environment(&settings.environment);
+    let code = environment_code(&settings.environment);
     let mut environment = saved.environment.clone();
     environment.append(&mut settings.environment);
     settings.environment = environment;
-    // Each generation may add to it.
+    // The environment grows with each generation, so check its size again.
     settings.check()?;
     let mut contexts = Vec::new();
     for of in &saved.contexts {
@@ -160,7 +160,7 @@ pub async fn revive(
     app.e2b.add(&saved.tenant, settings, contexts)
 }
 
-/// Keeps the state of a sandbox.
+/// Takes a snapshot of a sandbox.
 pub async fn create(
     State(app): State<Arc<App>>,
     named: Result<Named, Failure>,
@@ -168,9 +168,7 @@ pub async fn create(
 ) -> Result<Response, Failure> {
     let name = posted.value.name;
     if name.as_ref().is_some_and(|name| name.len() > 128) {
-        return Err(Failure::Request(
-            "name: it has more than 128 bytes".to_owned(),
-        ));
+        return Err(Failure::Request("name: more than 128 bytes".to_owned()));
     }
     let Named(sandbox) = named?;
     let saved = Arc::new(Saved::new(&app, &sandbox, name).await?);
@@ -180,18 +178,18 @@ pub async fn create(
     Ok((StatusCode::CREATED, Json(described)).into_response())
 }
 
-/// The snapshots of the tenant.
+/// Lists the tenant's snapshots.
 pub async fn list(
     State(app): State<Arc<App>>,
     Extension(tenant): OfTenant,
-    asked: Result<Query<Asked>, QueryRejection>,
+    params: Result<Query<SnapshotQuery>, QueryRejection>,
 ) -> Answer {
-    let Query(asked) = asked?;
+    let Query(params) = params?;
     let all = locked(&app.e2b.snapshots);
     let found = all.values().filter(|saved| {
         saved.tenant.name == tenant.name
-            && asked.sandbox.as_ref().is_none_or(|of| *of == saved.of)
-            && asked
+            && params.sandbox.as_ref().is_none_or(|of| *of == saved.of)
+            && params
                 .name
                 .as_ref()
                 .is_none_or(|name| Some(name) == saved.name.as_ref())
@@ -199,7 +197,7 @@ pub async fn list(
     Ok(Json(found.map(|saved| saved.described()).collect()))
 }
 
-/// Frees a snapshot. Clients call it a template.
+/// Removes a snapshot, which clients call a template.
 pub async fn remove(
     State(app): State<Arc<App>>,
     Extension(tenant): OfTenant,
@@ -213,17 +211,17 @@ pub async fn remove(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Makes sandboxes that begin with the state of one that lives. Each has a result of its own.
+/// Forks a running sandbox. Each fork has its own result.
 pub async fn fork(
     State(app): State<Arc<App>>,
     named: Result<Named, Failure>,
     posted: JsonBody<Fork>,
 ) -> Result<Response, Failure> {
-    let asked = posted.value;
-    let (count, lifetime) = (asked.count.unwrap_or(1), lifetime(asked.timeout)?);
-    if !(1..=MOST_FORKS).contains(&count) {
+    let params = posted.value;
+    let (count, lifetime) = (params.count.unwrap_or(1), lifetime(params.timeout)?);
+    if !(1..=MAX_FORKS).contains(&count) {
         return Err(Failure::Request(format!(
-            "count: it is from 1 to {MOST_FORKS}"
+            "count: must be from 1 to {MAX_FORKS}"
         )));
     }
     let Named(sandbox) = named?;
@@ -231,7 +229,7 @@ pub async fn fork(
     let mut results = Vec::new();
     for number in 1..=count {
         if number == count {
-            // The last fork takes the places of the snapshot, which ends with it.
+            // The last fork takes over the counted sessions of the temporary snapshot.
             for context in &mut saved.contexts {
                 context.counts = None;
             }
@@ -239,7 +237,7 @@ pub async fn fork(
         let settings = Settings {
             template: saved.template.clone(),
             metadata: sandbox.metadata.clone(),
-            environment: Texts::new(),
+            environment: StringMap::new(),
             lifetime,
             at_end: AtEnd::Kill,
         };

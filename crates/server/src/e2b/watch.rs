@@ -1,4 +1,4 @@
-//! Directories that clients watch: as a stream of events, or by asking for those that came.
+//! Watches directories for clients, which either stream or poll the events.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -13,37 +13,37 @@ use serde_json::{Value, json};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::mpsc::{Sender, channel};
 
-use super::commands::on_a_thread;
+use super::commands::spawn_thread;
 use super::registry::Sandbox;
 use super::rpc::{check_header, end, frame, message, stream};
-use super::{Answer, OfSandbox, Place};
+use super::{Answer, OfSandbox, WorkPath};
 use crate::failure::Failure;
 use crate::files::failed;
 use crate::http::{JsonBody, RawBody};
 use crate::locked;
 use crate::running::blocking;
 use crate::sessions::new_id;
-use crate::tenant::MOST_WATCHES;
+use crate::tenant::MAX_WATCHES;
 
-/// The most bytes of events in an answer, but for those that were read with the last of them.
-const MOST_BYTES: usize = 256 << 10;
-/// The bytes of an event besides its path, about.
-const OF_EVENT: usize = 64;
+/// The maximum number of bytes of events in a response. The last batch of events may exceed it.
+const MAX_BYTES: usize = 256 << 10;
+/// The approximate number of bytes of an event without its path.
+const EVENT_OVERHEAD: usize = 64;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub struct OfDirectory {
+pub struct WatchRequest {
     path: String,
     recursive: bool,
 }
 
 #[derive(Debug, Deserialize)]
-pub struct OfWatcher {
+pub struct WatcherRequest {
     #[serde(rename = "watcherId")]
     id: String,
 }
 
-/// A directory that is watched, which counts for its tenant.
+/// A watched directory, which counts towards its tenant's limit.
 #[derive(Debug)]
 pub struct Watching {
     watch: Watch,
@@ -54,14 +54,14 @@ fn missing() -> Failure {
     Failure::NotFound("there is no such watcher".to_owned())
 }
 
-impl OfDirectory {
+impl WatchRequest {
     async fn begin(self, sandbox: &Sandbox) -> Result<Arc<Watching>, Failure> {
-        let place = Place::new(&self.path)?;
+        let path = WorkPath::new(&self.path)?;
         let watcher = sandbox.context(None)?.open.watcher.clone();
         let counts = Arc::clone(&sandbox.tenant.watches).try_acquire_owned();
         let counts = counts.map_err(|_| {
             Failure::Busy(format!(
-                "the tenant watches {MOST_WATCHES} directories, as many as it may: stop a watcher"
+                "the tenant already watches {MAX_WATCHES} directories, its limit: stop a watcher"
             ))
         })?;
         let depth = if self.recursive {
@@ -70,7 +70,7 @@ impl OfDirectory {
             Depth::Directory
         };
         blocking(move || {
-            let watch = watcher.watch(place.as_str(), depth).map_err(failed)?;
+            let watch = watcher.watch(path.as_str(), depth).map_err(failed)?;
             Ok(Arc::new(Watching {
                 watch,
                 _counts: counts,
@@ -81,19 +81,20 @@ impl OfDirectory {
 }
 
 impl Watching {
-    /// Waits for what happens next, until `until`.
+    /// Waits for the next events, until `until`.
     fn next(&self, until: Option<Instant>) -> Result<Vec<FileEvent>, Failure> {
         let events = self.watch.next(until)?;
         if events.contains(&FileEvent::Overflow) {
             return Err(Failure::Lost(
-                "there were more events than are kept, or more directories than are watched: list the directory again"
+                "events were lost: there were more events than are kept, or more directories than are watched; list the \
+                 directory again"
                     .to_owned(),
             ));
         }
         Ok(events)
     }
 
-    /// Sends what happens, until the client has gone.
+    /// Streams the events until the client disconnects.
     fn send(&self, to: &Sender<Bytes>) {
         loop {
             let last = match self.next(None) {
@@ -108,7 +109,7 @@ impl Watching {
                 }
                 Err(failure) => end(&failure),
             };
-            // A client that has gone needs none.
+            // Fails if the client has disconnected.
             _ = to.blocking_send(last);
             return;
         }
@@ -127,7 +128,7 @@ fn described(event: &FileEvent) -> Option<Value> {
     Some(json!({ "name": event.path(), "type": format!("EVENT_TYPE_{kind}") }))
 }
 
-/// Ends the watch of a stream whose client has gone.
+/// Closes the watch of a stream when the client disconnects.
 struct CloseOnDrop(Arc<Watching>);
 
 impl Drop for CloseOnDrop {
@@ -136,28 +137,28 @@ impl Drop for CloseOnDrop {
     }
 }
 
-/// Watches a directory, and sends what happens.
+/// Watches a directory, and streams its events.
 pub async fn watch_dir(
     Extension(sandbox): OfSandbox,
     headers: HeaderMap,
     mut posted: RawBody,
 ) -> Result<Response, Failure> {
     check_header(&headers)?;
-    let asked: OfDirectory = message(&mut posted)?;
-    let watching = asked.begin(&sandbox).await?;
+    let params: WatchRequest = message(&mut posted)?;
+    let watching = params.begin(&sandbox).await?;
     let (sender, receiver) = channel(1);
-    // There is room.
+    // The queue is empty.
     _ = sender.try_send(frame(0, &json!({ "start": {} })));
     let closes = CloseOnDrop(Arc::clone(&watching));
-    on_a_thread(move || watching.send(&sender))?;
+    spawn_thread(move || watching.send(&sender))?;
     Ok(stream(receiver, &json!({ "keepalive": {} }), closes))
 }
 
-/// Watches a directory for a client that asks what happened.
+/// Creates a watcher, whose events the client polls.
 pub async fn create(
     Extension(sandbox): OfSandbox,
     headers: HeaderMap,
-    posted: JsonBody<OfDirectory>,
+    posted: JsonBody<WatchRequest>,
 ) -> Answer {
     check_header(&headers)?;
     let watching = posted.value.begin(&sandbox).await?;
@@ -166,35 +167,35 @@ pub async fn create(
     Ok(Json(json!({ "watcherId": id })))
 }
 
-/// What happened since the client asked last.
-pub async fn events(Extension(sandbox): OfSandbox, posted: JsonBody<OfWatcher>) -> Answer {
+/// Returns the events since the last poll.
+pub async fn events(Extension(sandbox): OfSandbox, posted: JsonBody<WatcherRequest>) -> Answer {
     let id = posted.value.id;
     let found = locked(&sandbox.watchers).get(&id).cloned();
     let watching = found.ok_or_else(missing)?;
     let happened = blocking(move || {
         let (mut events, mut bytes) = (Vec::new(), 0);
-        while bytes < MOST_BYTES {
+        while bytes < MAX_BYTES {
             let next = watching.next(Some(Instant::now()))?;
             if next.is_empty() {
                 break;
             }
             let paths = next.iter().filter_map(FileEvent::path);
-            bytes += paths.map(|path| path.len() + OF_EVENT).sum::<usize>();
+            bytes += paths.map(|path| path.len() + EVENT_OVERHEAD).sum::<usize>();
             events.extend(next.iter().filter_map(described));
         }
         Ok(json!({ "events": events }))
     });
     let happened = happened.await;
     if let Err(Failure::Ended(_)) = happened {
-        // It has ended.
+        // Remove a watcher whose watch has ended.
         let ended = locked(&sandbox.watchers).remove(&id);
         drop(ended);
     }
     Ok(Json(happened?))
 }
 
-/// Watches a directory no longer.
-pub async fn remove(Extension(sandbox): OfSandbox, posted: JsonBody<OfWatcher>) -> Answer {
+/// Removes a watcher.
+pub async fn remove(Extension(sandbox): OfSandbox, posted: JsonBody<WatcherRequest>) -> Answer {
     let removed = locked(&sandbox.watchers).remove(&posted.value.id);
     removed.ok_or_else(missing)?;
     Ok(Json(json!({})))

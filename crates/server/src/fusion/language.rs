@@ -1,12 +1,12 @@
-//! The languages: how the code of each becomes a program of the sandbox. Pure.
+//! The supported languages, and how their code is executed. Does no I/O.
 
 use serde::Deserialize;
 
-/// The language of a request. A host may lack the programs of some.
+/// The language of a request. The host may lack the programs of some languages.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "snake_case")]
 pub enum Language {
-    /// Some clients leave it out.
+    /// The default, because some clients omit the field.
     #[default]
     Python,
     Pytest,
@@ -27,51 +27,51 @@ pub enum Language {
     R,
 }
 
-/// How code becomes a program.
+/// How code is executed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Way {
-    /// The sandbox's interpreter runs it.
+pub enum Launch {
+    /// By the sandbox's interpreter.
     Interpreter,
-    /// The interpreter runs this module with the file.
+    /// By this Python module, with the file as its argument.
     Module(&'static str),
-    /// A program of the host runs the file.
+    /// By a program of the host, with the file as its argument.
     Program(&'static [&'static str]),
-    /// A compiler makes a program of the file, which then runs in a sandbox of its own.
+    /// By a compiler, whose output then runs in a separate sandbox.
     Compiled(&'static [&'static str]),
 }
 
-/// The program that a compiler makes.
+/// The file name of the compiler's output.
 pub const COMPILED: &str = "main";
 
 impl Language {
-    /// The file that the code is put in, and how it runs.
-    pub const fn program(self) -> (&'static str, Way) {
+    /// Returns the file name of the source, and how it is executed.
+    pub const fn program(self) -> (&'static str, Launch) {
         match self {
-            Self::Python => ("main.py", Way::Interpreter),
-            Self::Pytest => ("test_main.py", Way::Module("pytest")),
-            Self::Bash => ("main.sh", Way::Program(&["bash"])),
-            Self::Nodejs => ("main.js", Way::Program(&["node"])),
-            Self::Typescript => ("main.ts", Way::Program(&["tsx"])),
+            Self::Python => ("main.py", Launch::Interpreter),
+            Self::Pytest => ("test_main.py", Launch::Module("pytest")),
+            Self::Bash => ("main.sh", Launch::Program(&["bash"])),
+            Self::Nodejs => ("main.js", Launch::Program(&["node"])),
+            Self::Typescript => ("main.ts", Launch::Program(&["tsx"])),
             Self::Cpp => (
                 "main.cpp",
-                Way::Compiled(&["g++", "-std=c++17", "main.cpp", "-o", COMPILED]),
+                Launch::Compiled(&["g++", "-std=c++17", "main.cpp", "-o", COMPILED]),
             ),
             Self::Go => (
                 "main.go",
-                Way::Compiled(&["go", "build", "-o", COMPILED, "main.go"]),
+                Launch::Compiled(&["go", "build", "-o", COMPILED, "main.go"]),
             ),
-            Self::GoTest => ("main_test.go", Way::Program(&["go", "test"])),
+            Self::GoTest => ("main_test.go", Launch::Program(&["go", "test"])),
             Self::Rust => (
                 "main.rs",
-                Way::Compiled(&["rustc", "-O", "main.rs", "-o", COMPILED]),
+                Launch::Compiled(&["rustc", "-O", "main.rs", "-o", COMPILED]),
             ),
-            Self::Java => ("Main.java", Way::Program(&["java"])),
-            Self::Perl => ("main.pl", Way::Program(&["perl"])),
-            Self::Php => ("main.php", Way::Program(&["php"])),
-            Self::Ruby => ("main.rb", Way::Program(&["ruby"])),
-            Self::Lua => ("main.lua", Way::Program(&["lua"])),
-            Self::Julia => ("main.jl", Way::Program(&["julia"])),
-            Self::R => ("main.R", Way::Program(&["Rscript"])),
+            Self::Java => ("Main.java", Launch::Program(&["java"])),
+            Self::Perl => ("main.pl", Launch::Program(&["perl"])),
+            Self::Php => ("main.php", Launch::Program(&["php"])),
+            Self::Ruby => ("main.rb", Launch::Program(&["ruby"])),
+            Self::Lua => ("main.lua", Launch::Program(&["lua"])),
+            Self::Julia => ("main.jl", Launch::Program(&["julia"])),
+            Self::R => ("main.R", Launch::Program(&["Rscript"])),
         }
     }
 }

@@ -1,7 +1,8 @@
-//! SandboxFusion's protocol: what verl, SkyRL and the `sandbox-fusion` package send.
+//! The protocol of SandboxFusion, which verl, SkyRL and the `sandbox-fusion` package use.
 //!
-//! Its clients send no token but in the URL (`http://any:TOKEN@host`). They try again after 504, and after a result whose
-//! status is `SandboxError`. The paths and fields are those of its clients
+//! Its clients can send a token only in the URL (`http://any:TOKEN@host`). They retry after status 504 and after a
+//! result
+//! whose status is `SandboxError`. The paths and fields are those of SandboxFusion
 //! (<https://bytedance.github.io/SandboxFusion/>).
 
 mod language;
@@ -19,22 +20,23 @@ use sandfork::{Ending, Outcome};
 use serde::Serialize;
 use serde_json::json;
 
-use crate::failure::{Failure, answer_in};
-use crate::server::{App, identify, other_method};
+use crate::failure::{Failure, render_failures};
+use crate::server::{App, identify, method_not_allowed};
 
-/// The routes, with what finds the tenant of a request.
+/// Returns the routes, with the middleware that identifies the tenant.
 pub fn routes(app: &Arc<App>) -> Router<Arc<App>> {
     let routes = Router::new()
         .route("/run_code", post(run_code::run_code))
         .route("/run_jupyter", post(run_jupyter::run_jupyter))
         .route("/v1/ping", get(async || Json("pong")))
-        .method_not_allowed_fallback(other_method);
-    let identified = answer_in(failed, routes).layer(from_fn_with_state(Arc::clone(app), identify));
-    // Those that go no further too.
-    answer_in(failed, identified)
+        .method_not_allowed_fallback(method_not_allowed);
+    let identified =
+        render_failures(failed, routes).layer(from_fn_with_state(Arc::clone(app), identify));
+    // Failures of the middleware itself are rendered like those of handlers.
+    render_failures(failed, identified)
 }
 
-/// How the whole ended.
+/// The status of the whole request.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
 enum RunStatus {
     Success,
@@ -42,14 +44,14 @@ enum RunStatus {
     SandboxError,
 }
 
-/// How a program ended.
+/// The status of a program.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
 enum ProgramStatus {
     Finished,
     TimeLimitExceeded,
 }
 
-/// What became of a program.
+/// The result of a program.
 #[derive(Debug, Serialize)]
 struct ProgramResult {
     status: ProgramStatus,
@@ -66,7 +68,7 @@ impl ProgramResult {
             Ending::Ok => (ProgramStatus::Finished, Some(0)),
             Ending::Exit(code) => (ProgramStatus::Finished, Some(i32::from(*code))),
             Ending::Exception => (ProgramStatus::Finished, Some(1)),
-            // As subprocess reports a signal.
+            // A negative code for a signal, like Python's `subprocess`.
             Ending::Signal(signal) => (ProgramStatus::Finished, Some(-signal)),
             Ending::Limit(hit) if matches!(hit.name.key(), "limits.wall" | "limits.cpu") => {
                 (ProgramStatus::TimeLimitExceeded, None)
@@ -92,39 +94,39 @@ impl ProgramResult {
     }
 }
 
-/// What the program wrote, its traceback, and the limit that ended it.
+/// Returns what the program wrote to stderr, its traceback, and the limit that ended it.
 fn stderr(outcome: &Outcome) -> String {
     let mut text = outcome.stderr().into_owned();
     if let Some(error) = outcome.error() {
         text.push_str(&error.traceback);
     }
     if let Some(hit) = outcome.limit() {
-        text.push_str("sandfork: it reached ");
+        text.push_str("sandfork: the program reached ");
         text.push_str(hit.name.key());
         text.push('\n');
     }
     text
 }
 
-/// The bytes of a limit in MiB, of which less than 1 stand for none.
+/// Converts a memory limit from MiB to bytes. Values below 1 mean no limit.
 fn megabytes(limit: i64) -> Option<u64> {
     let limit = u64::try_from(limit).ok().filter(|limit| *limit > 0)?;
-    // Python needs some.
+    // The minimum for a Python interpreter.
     Some(limit.max(64).saturating_mul(1 << 20))
 }
 
-/// The answer to a request without a result, as SandboxFusion's clients understand it.
+/// Renders a failure for SandboxFusion's clients.
 fn failed(failure: &Failure) -> Response {
     let message = failure.message();
     let status = match failure {
-        // With the ways to present a token. A method is refused as on all paths.
-        Failure::Unauthorized(_) | Failure::Method(_) => return failure.own_answer(),
+        // These keep their headers, which list the authentication schemes or the allowed methods.
+        Failure::Unauthorized(_) | Failure::Method(_) => return failure.default_response(),
         Failure::Sandbox(_) => {
             let body =
                 json!({ "status": RunStatus::SandboxError, "message": message, "files": {} });
             return Json(body).into_response();
         }
-        // Clients try again.
+        // Clients retry after this status.
         _ if failure.is_overload() => StatusCode::GATEWAY_TIMEOUT,
         _ => failure.status(),
     };

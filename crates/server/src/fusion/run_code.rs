@@ -1,4 +1,4 @@
-//! `POST /run_code`: one program in a fresh sandbox.
+//! `POST /run_code`: runs a program in a fresh sandbox.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use axum::response::Response;
 use sandfork::{Ending, LimitName, Outcome, Request};
 use serde::{Deserialize, Serialize};
 
-use super::language::{COMPILED, Language, Way};
+use super::language::{COMPILED, Language, Launch};
 use super::{ProgramResult, RunStatus};
 use crate::failure::Failure;
 use crate::files::{Encoded, Fetched, decoded, guest_path};
@@ -58,49 +58,52 @@ struct CodeResult {
     files: BTreeMap<String, String>,
 }
 
-/// Runs the code, after its compiler if it has one.
+/// Compiles the code if necessary, and runs it.
 pub async fn run_code(
     State(app): State<Arc<App>>,
     Extension(tenant): Extension<Arc<Tenant>>,
     posted: JsonBody<RunCode>,
 ) -> Result<Response, Failure> {
-    let JsonBody { value: asked, held } = posted;
-    let code = asked.code.ok_or_else(|| missing("code"))?;
-    let fetched = Fetched::new(&asked.fetch_files, app.longest_answer)?;
+    let JsonBody {
+        value: params,
+        held,
+    } = posted;
+    let code = params.code.ok_or_else(|| missing("code"))?;
+    let fetched = Fetched::new(&params.fetch_files, app.max_response)?;
     let mut request = Job {
         app: &app,
         tenant: &tenant,
         variant: Variant {
-            memory: super::megabytes(asked.memory_limit_mb),
+            memory: super::megabytes(params.memory_limit_mb),
             executes: Executes::default(),
         },
-        files: decoded(asked.files)?,
+        files: decoded(params.files)?,
     };
-    let (file, way) = asked.language.program();
+    let (file, launch) = params.language.program();
     let source = code.into_bytes();
     let mut compilation = None;
-    let run = match way {
-        Way::Interpreter => {
+    let run = match launch {
+        Launch::Interpreter => {
             request.add(file, source.clone())?;
             Request::python(source).filename(format!("/work/{file}"))
         }
-        Way::Module(module) => {
+        Launch::Module(module) => {
             request.add(file, source)?;
             Request::module(module).args([file])
         }
-        Way::Program(argv) => {
+        Launch::Program(argv) => {
             request.add(file, source)?;
             program(argv, &[file])
         }
-        Way::Compiled(argv) => {
+        Launch::Compiled(argv) => {
             request.add(file, source)?;
             request.variant.executes = Executes::Written;
-            let made = Fetched::new(&[COMPILED.to_owned()], app.longest_answer)?;
-            let compiler = made.from(program(argv, &[]));
-            // The program has the files too.
+            let made = Fetched::new(&[COMPILED.to_owned()], app.max_response)?;
+            let compiler = made.add_to(program(argv, &[]));
+            // Keep the files for the program too.
             let outcome = request
                 .clone()
-                .run(compiler, ("compile_timeout", asked.compile_timeout), Ok)
+                .run(compiler, ("compile_timeout", params.compile_timeout), Ok)
                 .await?;
             check_started(&outcome, argv[0])?;
             let result = ProgramResult::of(&outcome);
@@ -110,29 +113,29 @@ pub async fn run_code(
             };
             compilation = Some(result);
             request.add(COMPILED, program)?;
-            // The file of a request is no program yet.
+            // Files of a request are not executable.
             let start = format!("chmod +x {COMPILED} && exec ./{COMPILED}");
             Request::program(vec!["sh".to_owned(), "-c".to_owned(), start])
         }
     };
-    let run = match asked.stdin {
+    let run = match params.stdin {
         Some(stdin) => run.stdin_bytes(stdin),
         None => run,
     };
-    let run = fetched.from(run);
+    let run = fetched.add_to(run);
     let answer = move |outcome| {
-        if let Way::Program(argv) = way {
+        if let Launch::Program(argv) = launch {
             check_started(&outcome, argv[0])?;
         }
         let result = CodeResult::of(compilation, Some(ProgramResult::of(&outcome)), &fetched);
         held.answer(&result)
     };
     request
-        .run(run, ("run_timeout", asked.run_timeout), answer)
+        .run(run, ("run_timeout", params.run_timeout), answer)
         .await
 }
 
-/// A run of a request.
+/// A run of a request, with its files.
 #[derive(Clone)]
 struct Job<'a> {
     app: &'a Arc<App>,
@@ -175,14 +178,14 @@ fn program(argv: &[&str], more: &[&str]) -> Request {
 }
 
 fn missing(field: &str) -> Failure {
-    Failure::Request(format!("the body has no `{field}`"))
+    Failure::Request(format!("{field}: required"))
 }
 
-/// Refuses a language whose program the sandbox lacks: another attempt would not help.
+/// Rejects a language whose program the sandbox lacks, because a retry would not help.
 fn check_started(outcome: &Outcome, program: &str) -> Result<(), Failure> {
     match outcome.ending() {
         Ending::NotStarted(_) => Err(Failure::Request(format!(
-            "language: sandboxes have no `{program}` that could run it; install it on the server's host"
+            "language: `{program}` is not available in sandboxes; install it on the server's host"
         ))),
         _ => Ok(()),
     }

@@ -1,4 +1,4 @@
-//! `POST /run_jupyter`: cells of one fresh session.
+//! `POST /run_jupyter`: runs cells in a fresh session.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -21,11 +21,11 @@ use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
 use super::{ProgramResult, ProgramStatus, RunStatus};
-use crate::descriptors::SessionPlace;
-use crate::display::{Forms, displays, error};
+use crate::descriptors::SessionSlot;
+use crate::display::{MimeBundle, error, notebook_displays};
 use crate::failure::Failure;
 use crate::files::{Encoded, decoded, guest_path, put, read};
-use crate::http::{Held, JsonBody, length_of, unwritten};
+use crate::http::{Held, JsonBody, length_of, serialization_failure};
 use crate::locked;
 use crate::meter::Metered;
 use crate::running::{Turn, blocking, in_turn};
@@ -37,7 +37,7 @@ use crate::tenant::Tenant;
 #[serde(default)]
 pub struct RunJupyter {
     cells: Vec<String>,
-    /// 0 stands for no time of its own.
+    /// 0 means no limit per cell.
     cell_timeout: f64,
     total_timeout: f64,
     #[serde(rename = "memory_limit_MB")]
@@ -59,15 +59,15 @@ impl Default for RunJupyter {
     }
 }
 
-/// How long a notebook waits before it asks for another turn, where too many others wait for one, or its tenant's rate allows none.
-const UNTIL_NEXT_TRY: Duration = Duration::from_millis(100);
+/// The retry interval of a notebook while the queue is full or the tenant's rate limit is reached.
+const RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
 #[derive(Debug, Serialize)]
 struct JupyterResult {
     status: RunStatus,
     message: String,
     driver: ProgramResult,
-    /// Of type [`CellResult`], written when the cell has ended.
+    /// Serialized [`CellResult`]s, one for each cell that has ended.
     cells: Vec<Box<RawValue>>,
     executor_pod_name: Option<String>,
     files: BTreeMap<String, String>,
@@ -77,31 +77,35 @@ struct JupyterResult {
 struct CellResult<'a> {
     stdout: Cow<'a, str>,
     stderr: Cow<'a, str>,
-    display: Vec<Forms<'a>>,
+    display: Vec<MimeBundle<'a>>,
     error: Vec<Value>,
 }
 
-/// Runs the cells one after the other. As in a notebook whose cells are run by hand, those after one that fails run too.
+/// Runs the cells in order. A failed cell does not stop the following ones, as in a notebook whose cells are run by
+/// hand.
 pub async fn run_jupyter(
     State(app): State<Arc<App>>,
     Extension(tenant): Extension<Arc<Tenant>>,
     posted: JsonBody<RunJupyter>,
 ) -> Result<Response, Failure> {
-    let JsonBody { value: asked, held } = posted;
+    let JsonBody {
+        value: params,
+        held,
+    } = posted;
     let variant = Variant {
-        memory: super::megabytes(asked.memory_limit_mb),
+        memory: super::megabytes(params.memory_limit_mb),
         ..Variant::default()
     };
     let notebook = Notebook {
         variant,
         session: None,
-        files: decoded(asked.files)?,
-        fetch: asked
+        files: decoded(params.files)?,
+        fetch: params
             .fetch_files
             .iter()
             .map(|path| guest_path(path).map(|guest| (path.clone(), guest)))
             .collect::<Result<_, _>>()?,
-        each: match asked.cell_timeout {
+        cell_timeout: match params.cell_timeout {
             0.0 => None,
             time => Some(
                 tenant
@@ -109,11 +113,11 @@ pub async fn run_jupyter(
                     .time(LimitName::Wall, "cell_timeout", time)?,
             ),
         },
-        // The policy bounds each cell, and this all of them.
-        left: total(asked.total_timeout)?,
-        sources: asked.cells.into_iter(),
+        // The policy limits each cell, and this limits all cells together.
+        left: total_timeout(params.total_timeout)?,
+        sources: params.cells.into_iter(),
         result: JupyterResult::default(),
-        longest_answer: app.longest_answer,
+        max_response: app.max_response,
         bytes: 0,
         held: held.budget.hold(0)?,
     };
@@ -121,7 +125,7 @@ pub async fn run_jupyter(
     let notebook = Arc::new(Mutex::new(notebook));
     let mut has_begun = false;
     let result = loop {
-        // Between two cells others have their turns.
+        // Give up the turn between two cells, so that other requests can run.
         let notebook = Arc::clone(&notebook);
         let step = in_turn(&app, &tenant, Arc::clone(&running), move |turn| {
             Ok(locked(&notebook).step(turn))
@@ -132,9 +136,9 @@ pub async fn run_jupyter(
                 if let Some(result) = done? {
                     break result;
                 }
-                next_may_begin(&tenant).await;
+                wait_for_rate_limit(&tenant).await;
             }
-            Err(failure) if has_begun && failure.is_overload() => sleep(UNTIL_NEXT_TRY).await,
+            Err(failure) if has_begun && failure.is_overload() => sleep(RETRY_INTERVAL).await,
             Err(failure) => return Err(failure),
         }
     };
@@ -142,45 +146,45 @@ pub async fn run_jupyter(
     blocking(move || held.answer(&result)).await
 }
 
-/// Waits until the tenant's rate lets the next cell begin.
-async fn next_may_begin(tenant: &Tenant) {
-    while tenant.begin_another().is_err() {
-        sleep(UNTIL_NEXT_TRY).await;
+/// Waits until the tenant's rate limit permits the next cell.
+async fn wait_for_rate_limit(tenant: &Tenant) {
+    while tenant.begin_next_cell().is_err() {
+        sleep(RETRY_INTERVAL).await;
     }
 }
 
-/// The time of all cells.
-fn total(seconds: f64) -> Result<Duration, Failure> {
+/// Parses the time limit of all cells together.
+fn total_timeout(seconds: f64) -> Result<Duration, Failure> {
     match Duration::try_from_secs_f64(seconds) {
         Ok(time) => Ok(time),
-        // More than a Duration holds.
+        // Longer than a `Duration` can represent.
         Err(_) if seconds > 1.0 => Ok(Duration::MAX),
         Err(_) => Err(Failure::Request(format!(
-            "total_timeout: {seconds} s are no time for a notebook"
+            "total_timeout: {seconds} s is not a valid time"
         ))),
     }
 }
 
-/// The cells of a request, with the session that they share.
+/// The cells of a request, and their shared session.
 struct Notebook {
     variant: Variant,
-    /// With its place. `None` before the first turn, and after the last.
-    session: Option<(Metered, SessionPlace)>,
+    /// The session and its slot; `None` before the first turn and after the last.
+    session: Option<(Metered, SessionSlot)>,
     files: Vec<(GuestPath, Vec<u8>)>,
     fetch: Vec<(String, GuestPath)>,
-    each: Option<Duration>,
-    /// What is left of the time of all cells. That between their turns does not count.
+    cell_timeout: Option<Duration>,
+    /// The remaining time for all cells. Time between turns does not count.
     left: Duration,
     sources: IntoIter<String>,
     result: JupyterResult,
-    /// Bytes of files that the answer may still have.
-    longest_answer: u64,
-    /// The memory of the result.
+    /// The remaining bytes of files in the response.
+    max_response: u64,
+    /// The bytes of the result so far.
     bytes: u64,
     held: Held,
 }
 
-/// A client that leaves between two turns leaves a session. It ends on a thread that may wait.
+/// A client that disconnects between two turns leaves an open session, which is closed on a thread that may block.
 impl Drop for Notebook {
     fn drop(&mut self) {
         if let Some(session) = self.session.take() {
@@ -190,7 +194,7 @@ impl Drop for Notebook {
 }
 
 impl Notebook {
-    /// Runs the next cell in this turn. Returns the result after the last one.
+    /// Runs the next cell. Returns the result after the last cell.
     fn step(&mut self, turn: &mut Turn) -> Result<Option<JupyterResult>, Failure> {
         let open = self.session.take();
         let mut open = open.map_or_else(|| self.open(turn), Ok)?;
@@ -211,20 +215,20 @@ impl Notebook {
         Ok(Some(mem::take(&mut self.result)))
     }
 
-    fn open(&self, turn: &Turn) -> Result<(Metered, SessionPlace), Failure> {
+    fn open(&self, turn: &Turn) -> Result<(Metered, SessionSlot), Failure> {
         let (sessions, tenant) = (&turn.app.sessions, &turn.tenant);
-        // Between its turns it has its descriptors too.
-        let place = sessions.place(tenant)?;
+        // Holds a slot between turns too, because the open session keeps its descriptors.
+        let slot = sessions.slot(tenant)?;
         let session = tenant.sandbox(self.variant)?.session()?;
         let meter = sessions.meters.add(tenant, &session);
         let mut metered = (session, meter);
         for (path, contents) in &self.files {
             put(&mut metered.0, &path.to_string(), contents)?;
         }
-        Ok((metered, place))
+        Ok((metered, slot))
     }
 
-    /// Runs a cell, if one and some time is left. Says whether another may follow.
+    /// Runs the next cell, if there is one and time is left. Returns whether another may follow.
     fn run_next(
         &mut self,
         session: &mut Session,
@@ -240,7 +244,7 @@ impl Notebook {
             self.result.driver.run_out_of_time();
             return Ok(false);
         }
-        let wall = self.each.map_or(left, |each| each.min(left));
+        let wall = self.cell_timeout.map_or(left, |timeout| timeout.min(left));
         let cell = Cell::new(source).last(ResultMode::Notebook);
         let cell = cell.wall(wall.min(turn.tenant.sandboxes.wall()));
         let report = turn.run(session, cell, &mut ())?;
@@ -250,7 +254,7 @@ impl Notebook {
         let cell = CellResult::of(&report);
         self.bytes += length_of(&cell)?;
         self.held.grow(self.bytes)?;
-        let cell = to_raw_value(&cell).map_err(|error| unwritten(&error))?;
+        let cell = to_raw_value(&cell).map_err(|error| serialization_failure(&error))?;
         self.result.cells.push(cell);
         if outcome.status() == Status::Timeout && is_over {
             driver.run_out_of_time();
@@ -264,17 +268,17 @@ impl Notebook {
         Ok(true)
     }
 
-    /// Reads the files of the answer. One that is not there, or is too long, is missing in it.
+    /// Collects the files of the response. Files that are missing or too large are omitted.
     fn fetch(&mut self, session: &mut Session) -> Result<(), Failure> {
         for (name, path) in mem::take(&mut self.fetch) {
             let budget = self.held.budget.clone();
-            let (bytes, _held) =
-                match read(self.longest_answer, &budget, session, &path.to_string()) {
-                    Err(failure) if failure.is_overload() => return Err(failure),
-                    Err(_) => continue,
-                    Ok(read) => read,
-                };
-            self.longest_answer -= bytes.len() as u64;
+            let (bytes, _held) = match read(self.max_response, &budget, session, &path.to_string())
+            {
+                Err(failure) if failure.is_overload() => return Err(failure),
+                Err(_) => continue,
+                Ok(read) => read,
+            };
+            self.max_response -= bytes.len() as u64;
             let text = STANDARD.encode(bytes);
             self.bytes += text.len() as u64;
             self.held.grow(self.bytes)?;
@@ -284,7 +288,7 @@ impl Notebook {
     }
 }
 
-/// The result of no cell.
+/// The result before the first cell.
 impl Default for JupyterResult {
     fn default() -> Self {
         Self {
@@ -322,9 +326,9 @@ impl<'a> CellResult<'a> {
         Self {
             stdout: outcome.stdout(),
             stderr: outcome.stderr(),
-            display: displays(report)
+            display: notebook_displays(report)
                 .into_iter()
-                .map(|shown| shown.data)
+                .map(|displayed| displayed.data)
                 .collect(),
             error: error.into_iter().collect(),
         }

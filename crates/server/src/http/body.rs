@@ -1,4 +1,4 @@
-//! Bodies of requests: JSON, read within a bound of bytes and of time.
+//! Reads request bodies, JSON or raw, within limits of size, memory and time.
 
 use std::time::Duration;
 
@@ -16,24 +16,24 @@ use super::values::memory_of_values;
 use crate::failure::Failure;
 use crate::running::blocking;
 
-/// Bytes of JSON that take a processor for a while, which other requests wait for on a thread that serves them too.
-const LONG: usize = 64 << 10;
+/// The size in bytes from which JSON is parsed on a blocking thread, to not delay other requests on the async threads.
+const BLOCKING_THRESHOLD: usize = 64 << 10;
 
-/// Reads bodies.
+/// Reads request bodies.
 #[derive(Clone, Debug)]
 pub struct Bodies {
-    longest: u64,
-    /// The time in which a client sends the next part, or takes it.
+    max_body: u64,
+    /// The timeout for the client to send or accept the next chunk.
     pub pause: Duration,
-    /// The memory of all. A request with a tenant has the tenant's share in its extensions.
+    /// The memory budget of all bodies. Requests of a tenant carry the tenant's share in their extensions.
     pub budget: Budget,
 }
 
 impl Bodies {
-    /// Reads within these bounds.
+    /// Creates a reader with these limits.
     pub fn new(bounds: &HttpBounds) -> Self {
         Self {
-            longest: bounds.body.as_u64(),
+            max_body: bounds.body.as_u64(),
             pause: bounds.pause,
             budget: Budget::new(bounds.bodies.as_u64()),
         }
@@ -45,26 +45,27 @@ impl Bodies {
         let headers = request.headers();
         let announced = headers.get(CONTENT_LENGTH);
         let announced = announced.and_then(|length| length.to_str().ok()?.parse().ok());
-        // What is announced is refused before such a client sends any.
-        let waits = headers.contains_key(EXPECT) && announced.is_some();
+        // With `Expect: 100-continue`, a body that is rejected by its announced length is never sent.
+        let awaits_continue = headers.contains_key(EXPECT) && announced.is_some();
         let mut body = request.into_body();
         let read = self.collect(&mut body, announced, &budget).await;
         if let Err(Failure::TooLong(_) | Failure::NeverFits { .. } | Failure::Busy(_)) = read
-            && !waits
+            && !awaits_continue
         {
             self.discard(body).await;
         }
         read
     }
 
-    /// Reads a body that nothing needs, for as long as a client may pause: one that is still sending when its connection
-    /// is closed finds no answer, but an error of its socket. One that is twice as long as a body may be goes too far.
+    /// Drains an unneeded body, until the client pauses for too long or has sent twice the maximum length. A client
+    /// that is
+    /// still sending when its connection is closed would get a socket error instead of the response.
     pub async fn discard(&self, mut body: Body) {
         let discard = async {
             let mut read = 0;
             while let Some(Ok(frame)) = body.frame().await {
                 read += frame.data_ref().map_or(0, Bytes::len) as u64;
-                if read > self.longest.saturating_mul(2) {
+                if read > self.max_body.saturating_mul(2) {
                     break;
                 }
             }
@@ -78,10 +79,10 @@ impl Bodies {
         announced: Option<u64>,
         budget: &Budget,
     ) -> Result<(Bytes, Held), Failure> {
-        if announced.is_some_and(|length| length > self.longest) {
-            return Err(Failure::TooLong(self.longest));
+        if announced.is_some_and(|length| length > self.max_body) {
+            return Err(Failure::TooLong(self.max_body));
         }
-        // What is announced has its memory before it is sent, and what is not as it comes.
+        // An announced length reserves its memory in advance; without one, memory is reserved as chunks arrive.
         let mut held = budget.hold(announced.unwrap_or_default())?;
         let mut bytes = BytesMut::new();
         loop {
@@ -89,11 +90,11 @@ impl Bodies {
             let Some(frame) = next.map_err(|_| Failure::TooSlow)? else {
                 return Ok((bytes.freeze(), held));
             };
-            let frame =
-                frame.map_err(|error| Failure::Request(format!("the body broke off: {error}")))?;
+            let frame = frame
+                .map_err(|error| Failure::Request(format!("the body ended early: {error}")))?;
             if let Ok(data) = frame.into_data() {
-                if (bytes.len() + data.len()) as u64 > self.longest {
-                    return Err(Failure::TooLong(self.longest));
+                if (bytes.len() + data.len()) as u64 > self.max_body {
+                    return Err(Failure::TooLong(self.max_body));
                 }
                 held.grow((bytes.len() + data.len()) as u64)?;
                 bytes.extend_from_slice(&data);
@@ -102,21 +103,21 @@ impl Bodies {
     }
 }
 
-/// A body that is JSON.
+/// A JSON body.
 #[derive(Debug)]
 pub struct JsonBody<T> {
-    /// What it says.
+    /// The parsed value.
     pub value: T,
-    /// The memory of it.
+    /// The reserved memory of the value.
     pub held: Held,
 }
 
-/// A body that is bytes.
+/// A raw body.
 #[derive(Debug)]
 pub struct RawBody {
     /// The bytes.
     pub bytes: Bytes,
-    /// The memory of them.
+    /// The reserved memory of the bytes.
     pub held: Held,
 }
 
@@ -142,26 +143,25 @@ where
         let encoding = request.headers().get(CONTENT_ENCODING).cloned();
         let RawBody { bytes, mut held } = RawBody::from_request(request, state).await?;
         if encoding.is_some_and(|encoding| encoding != "identity") {
-            let problem = "Content-Encoding: a body comes as it is, and not compressed";
+            let problem = "Content-Encoding: compressed bodies are not supported";
             return Err(Failure::Request(problem.to_owned()));
         }
-        let is_long = bytes.len() > LONG;
+        let is_long = bytes.len() > BLOCKING_THRESHOLD;
         let read = move || {
-            // Without a body, everything is as if it had said nothing.
+            // An empty body means an empty object.
             let text: &[u8] = if bytes.is_empty() { b"{}" } else { &bytes };
-            // serde would take the items of an array for the members in their order.
+            // serde would also accept an array as a struct, with its items as the fields in order.
             if text
                 .trim_ascii_start()
                 .first()
                 .is_some_and(|byte| *byte != b'{')
             {
-                let problem = "the body is not what it must be: one object of JSON, such as {}";
+                let problem = "invalid body: must be a JSON object, such as {}";
                 return Err(Failure::Request(problem.to_owned()));
             }
             held.grow(memory_of_values(text))?;
-            let value = serde_json::from_slice(text).map_err(|error| {
-                Failure::Request(format!("the body is not what it must be: {error}"))
-            })?;
+            let value = serde_json::from_slice(text)
+                .map_err(|error| Failure::Request(format!("invalid body: {error}")))?;
             Ok(Self { value, held })
         };
         if is_long {
@@ -186,7 +186,7 @@ mod tests {
 
     use super::*;
 
-    /// How many of the pieces of a KiB of a body were read, and what became of it.
+    /// Reads a body of 6 KiB in chunks of 1 KiB. Returns the number of chunks that were read, and the failure.
     async fn read(bounds: HttpBounds, head: &[(&str, &str)]) -> (usize, Option<Failure>) {
         let taken = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&taken);
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_client_that_sends_too_much_is_read_until_it_hears_of_it() {
+    async fn oversized_body_is_drained_before_the_response() {
         let bounds = |body, bodies| HttpBounds {
             body: ByteSize::kib(body),
             bodies: ByteSize::kib(bodies),
@@ -214,16 +214,16 @@ mod tests {
         assert!(matches!(failure, Some(Failure::TooLong(4096))) && taken == 6);
         let (taken, failure) = read(bounds(4, 400), &[]).await;
         assert!(matches!(failure, Some(Failure::TooLong(4096))) && taken == 6);
-        // Memory of 16 KiB is free.
+        // The first 16 KiB need no budget, so announce more.
         let (taken, failure) = read(bounds(400, 1), &[("content-length", "20480")]).await;
         assert!(matches!(failure, Some(Failure::NeverFits { .. })) && taken == 6);
-        // This one would send it only after it was asked to.
+        // With `Expect: 100-continue`, the client has not sent the body yet.
         let head = [("content-length", "6144"), ("expect", "100-continue")];
         let (taken, failure) = read(bounds(4, 400), &head).await;
         assert!(matches!(failure, Some(Failure::TooLong(4096))) && taken == 0);
     }
 
-    /// What a body of JSON is for a route whose body has one key.
+    /// Parses a JSON body for a route with one key.
     async fn read_json(body: &'static str) -> Result<Option<u32>, String> {
         #[derive(Debug, serde::Deserialize)]
         struct Route {
@@ -237,18 +237,18 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_body_is_an_object() {
+    async fn json_body_must_be_an_object() {
         for (body, key) in [("", None), ("{}", None), (" \n{\"key\": 1}", Some(1))] {
             assert_eq!(read_json(body).await, Ok(key), "{body}");
         }
         for body in ["[]", "[1]", " [1]", "1", "\"key\"", "null", "true"] {
-            let expected = "the body is not what it must be: one object of JSON, such as {}";
+            let expected = "invalid body: must be a JSON object, such as {}";
             assert_eq!(read_json(body).await, Err(expected.to_owned()), "{body}");
         }
     }
 
     #[tokio::test]
-    async fn a_long_body_is_read_on_another_thread() {
+    async fn long_body_is_parsed_on_a_blocking_thread() {
         struct ReadOn(ThreadId);
 
         impl<'de> Deserialize<'de> for ReadOn {
@@ -259,7 +259,7 @@ mod tests {
         }
 
         let bodies = Bodies::new(&HttpBounds::default());
-        for (length, is_here) in [(10, true), (LONG, false)] {
+        for (length, is_here) in [(10, true), (BLOCKING_THRESHOLD, false)] {
             let body = format!("{{\"key\":\"{}\"}}", "x".repeat(length));
             let request = Request::new(Body::from(body));
             let read = JsonBody::<ReadOn>::from_request(request, &bodies).await;
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn values_take_memory_and_texts_take_their_own() {
+    fn memory_counts_values_and_ignores_strings() {
         let memory = |text: &str| memory_of_values(text.as_bytes());
         assert_eq!(memory("[0,0,0]"), 7 + 3 * 64);
         assert_eq!(memory(r#"{"a":[{}]}"#), 10 + 22 * 64);

@@ -1,24 +1,24 @@
-//! Bounds of connections and bodies, as the configuration has them.
+//! The limits of connections and bodies in the configuration.
 
 use std::time::Duration;
 
 use bytesize::ByteSize;
 use serde::Deserialize;
 
-/// Bounds of what clients can make the server hold.
+/// Limits of the resources that clients can occupy.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct HttpBounds {
-    /// Connections at once.
+    /// The maximum number of connections.
     pub connections: usize,
-    /// Bytes of one body.
+    /// The maximum size of a body.
     pub body: ByteSize,
-    /// Bytes of all bodies and answers at once.
+    /// The maximum size of all bodies and responses together.
     pub bodies: ByteSize,
-    /// The time for the head of a request, and between two requests of a connection.
+    /// The timeout for a request head, and for an idle connection.
     #[serde(with = "humantime_serde")]
     pub head: Duration,
-    /// The time in which a client sends the next part of a body, or takes the next part of an answer.
+    /// The timeout for a client to send the next chunk of a body, or to accept the next chunk of a response.
     #[serde(with = "humantime_serde")]
     pub pause: Duration,
 }
@@ -36,21 +36,21 @@ impl Default for HttpBounds {
 }
 
 impl HttpBounds {
-    /// Checks that they let something through.
+    /// Checks that the limits are usable.
     ///
     /// # Errors
-    /// The key that does not.
+    /// Returns the key that is not, with the reason.
     pub fn check(&self) -> Result<(), String> {
         if self.connections == 0 {
-            return Err("connections: without any, no client is served".to_owned());
+            return Err("connections: 0 serves no client: set 1 or more".to_owned());
         }
         if self.body.as_u64() == 0 {
-            return Err("body: without any byte, no request is read".to_owned());
+            return Err("body: 0 accepts no request: set a larger size".to_owned());
         }
         if self.bodies < self.body {
             let Self { body, bodies, .. } = self;
             return Err(format!(
-                "bodies: {bodies} are less than one body of `http.body`, {body}"
+                "bodies: {bodies} is less than `http.body`, {body}: set at least the same"
             ));
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! The memory that all bodies and answers may take together.
+//! The memory budget of request bodies and responses.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -11,84 +11,87 @@ use bytes::Bytes;
 use serde::Serialize;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::keeping::keeping;
+use super::keeping::keep_until_sent;
 use crate::failure::Failure;
 
-/// The unit in which memory is counted.
+/// The unit in which memory is reserved.
 const KIB: u64 = 1 << 10;
 
-/// Memory for bodies and answers: that of all tenants, or the share of one in it.
+/// A memory budget: of all tenants together, or of one tenant within it.
 #[derive(Clone, Debug)]
-pub struct Budget(Vec<Places>);
+pub struct Budget(Vec<Pool>);
 
-/// Places of memory, and how many there are in all.
+/// A pool of memory permits, one per KiB, and its capacity.
 #[derive(Clone, Debug)]
-struct Places {
+struct Pool {
     free: Arc<Semaphore>,
-    most: u64,
+    capacity: u64,
 }
 
-/// A part of it, until it is dropped.
+/// A reservation in a budget, which is released when this is dropped.
 #[derive(Debug)]
 pub struct Held {
-    /// What it is a part of.
+    /// The budget in which memory is reserved.
     pub budget: Budget,
-    /// Of each that it counts in.
-    parts: Vec<OwnedSemaphorePermit>,
+    /// The permits of each pool that the reservation counts in.
+    permits: Vec<OwnedSemaphorePermit>,
 }
 
-fn places(bytes: u64) -> Places {
-    let places = usize::try_from(bytes / KIB).unwrap_or(usize::MAX);
-    Places {
-        free: Arc::new(Semaphore::new(places.min(Semaphore::MAX_PERMITS))),
-        most: bytes / KIB,
+fn pool(bytes: u64) -> Pool {
+    let permits = usize::try_from(bytes / KIB).unwrap_or(usize::MAX);
+    Pool {
+        free: Arc::new(Semaphore::new(permits.min(Semaphore::MAX_PERMITS))),
+        capacity: bytes / KIB,
     }
 }
 
 impl Budget {
-    /// So many bytes.
+    /// Creates a budget.
     pub fn new(bytes: u64) -> Self {
-        Self(vec![places(bytes)])
+        Self(vec![pool(bytes)])
     }
 
-    /// So many bytes of these, for a tenant. A client decides how long it takes to send and to read.
+    /// Creates a sub-budget for a tenant. A tenant gets only a share, because clients decide how long they take to send
+    /// and to
+    /// read.
     #[must_use]
     pub fn share(&self, bytes: u64) -> Self {
-        let own = [places(bytes)];
+        let own = [pool(bytes)];
         Self(own.into_iter().chain(self.0.iter().cloned()).collect())
     }
 
-    /// The text of a value in JSON, whose memory is held before it is made.
+    /// Serializes a value as JSON. Its memory is reserved before the text is built.
     ///
     /// # Errors
-    /// If so much memory is not left.
+    /// Returns an error if there is not enough memory.
     pub fn json(&self, value: &impl Serialize) -> Result<(Vec<u8>, Held), Failure> {
         let length = length_of(value)?;
         let held = self.hold(length)?;
         let mut text = Vec::with_capacity(usize::try_from(length).unwrap_or_default());
-        serde_json::to_writer(&mut text, value).map_err(|error| unwritten(&error))?;
+        serde_json::to_writer(&mut text, value).map_err(|error| serialization_failure(&error))?;
         Ok((text, held))
     }
 
-    /// An answer in JSON, whose memory is held until it is sent. A list may take a while to write: its caller is on a thread
-    /// that may block.
+    /// Builds a JSON response, whose memory is reserved until it is sent. Serializing a list may take a while, so call
+    /// this on a
+    /// blocking thread.
     ///
     /// # Errors
-    /// If so much memory is not left.
+    /// Returns an error if there is not enough memory.
     pub fn answer(&self, value: &impl Serialize) -> Result<Response, Failure> {
         let (text, held) = self.json(value)?;
         let headers = [(CONTENT_TYPE, "application/json")];
-        Ok((StatusCode::OK, headers, held.with(Bytes::from(text))).into_response())
+        Ok((StatusCode::OK, headers, held.into_body(Bytes::from(text))).into_response())
     }
 
-    /// Takes a part.
+    /// Reserves memory.
     ///
     /// # Errors
-    /// If so much is not left.
+    /// Returns an error if there is not enough memory.
     pub fn hold(&self, bytes: u64) -> Result<Held, Failure> {
         let mut held = Held {
             budget: self.clone(),
-            parts: Vec::new(),
+            permits: Vec::new(),
         };
         held.grow(bytes)?;
         Ok(held)
@@ -96,75 +99,75 @@ impl Budget {
 }
 
 impl Held {
-    /// Takes more, until it is so many bytes. Few are free: the number of connections bounds them.
+    /// Grows the reservation to `bytes`. Small reservations are free, because the number of connections limits them.
     ///
     /// # Errors
-    /// If so much is not left. It stays as it was.
+    /// Returns an error if there is not enough memory. The reservation is unchanged then.
     pub fn grow(&mut self, bytes: u64) -> Result<(), Failure> {
         const FREE: u64 = 16 * KIB;
-        let more = bytes.div_ceil(KIB).saturating_sub(self.places());
+        let more = bytes.div_ceil(KIB).saturating_sub(self.kib());
         if bytes <= FREE || more == 0 {
             return Ok(());
         }
         let all = self.budget.0.iter();
-        let most = all.clone().map(|places| places.most).min();
-        if let Some(most) = most.filter(|most| bytes.div_ceil(KIB) > *most) {
+        let capacity = all.clone().map(|pool| pool.capacity).min();
+        if let Some(capacity) = capacity.filter(|capacity| bytes.div_ceil(KIB) > *capacity) {
             return Err(Failure::NeverFits {
                 needed: bytes,
-                most: most * KIB,
+                most: capacity * KIB,
             });
         }
         let more = u32::try_from(more).unwrap_or(u32::MAX);
-        let parts = all.map(|places| Arc::clone(&places.free).try_acquire_many_owned(more));
-        let parts: Vec<_> = parts.collect::<Result<_, _>>().map_err(|_| {
+        let permits = all.map(|pool| Arc::clone(&pool.free).try_acquire_many_owned(more));
+        let permits: Vec<_> = permits.collect::<Result<_, _>>().map_err(|_| {
             Failure::Busy(
-                "the server holds as much of bodies as it may, or as this tenant may: try again later"
+                "the memory for bodies and responses of the server or of this tenant is in use: retry later"
                     .to_owned(),
             )
         })?;
-        if self.parts.is_empty() {
-            self.parts = parts;
+        if self.permits.is_empty() {
+            self.permits = permits;
         } else {
-            let held = self.parts.iter_mut().zip(parts);
-            held.for_each(|(held, part)| held.merge(part));
+            let held = self.permits.iter_mut().zip(permits);
+            held.for_each(|(held, permit)| held.merge(permit));
         }
         Ok(())
     }
 
-    /// Takes so many bytes more.
+    /// Grows the reservation by `more` bytes.
     ///
     /// # Errors
-    /// If so much is not left. It stays as it was.
+    /// Returns an error if there is not enough memory. The reservation is unchanged then.
     pub fn grow_by(&mut self, more: u64) -> Result<(), Failure> {
-        self.grow(self.places() * KIB + more)
+        self.grow(self.kib() * KIB + more)
     }
 
-    /// The places that it has.
-    fn places(&self) -> u64 {
-        let has = self.parts.first();
-        has.map_or(0, OwnedSemaphorePermit::num_permits) as u64
+    /// Returns the reserved KiB.
+    fn kib(&self) -> u64 {
+        let permits = self.permits.first();
+        permits.map_or(0, OwnedSemaphorePermit::num_permits) as u64
     }
 
-    /// An answer in JSON. The memory of the request counts until it is made, and its own until it is sent.
+    /// Builds a JSON response. Releases the memory of the request, and reserves that of the response until it is sent.
     ///
     /// # Errors
-    /// If so much memory is not left.
+    /// Returns an error if there is not enough memory.
     pub fn answer(self, value: &impl Serialize) -> Result<Response, Failure> {
         let budget = self.budget.clone();
         drop(self);
         budget.answer(value)
     }
 
-    /// A body that holds it until it is sent.
-    pub fn with(self, bytes: Bytes) -> Body {
-        keeping(Body::from(bytes), self)
+    /// Builds a body that keeps the reservation until it is sent.
+    pub fn into_body(self, bytes: Bytes) -> Body {
+        keep_until_sent(Body::from(bytes), self)
     }
 }
 
-/// The bytes of a value in JSON. Nothing is kept of them.
+/// Returns the length in bytes of a value's JSON, without building it.
 ///
 /// # Errors
-/// If it cannot be written.
+/// Returns an error if the value cannot be serialized.
 pub fn length_of(value: &impl Serialize) -> Result<u64, Failure> {
     struct Length(u64);
 
@@ -180,14 +183,14 @@ pub fn length_of(value: &impl Serialize) -> Result<u64, Failure> {
     }
 
     let mut length = Length(0);
-    serde_json::to_writer(&mut length, value).map_err(|error| unwritten(&error))?;
+    serde_json::to_writer(&mut length, value).map_err(|error| serialization_failure(&error))?;
     Ok(length.0)
 }
 
-/// What is said of an answer that cannot be written.
-pub fn unwritten(error: &serde_json::Error) -> Failure {
-    tracing::error!("an answer cannot be written: {error}");
-    Failure::Mistake
+/// Logs a serialization error, and returns the failure for the client.
+pub fn serialization_failure(error: &serde_json::Error) -> Failure {
+    tracing::error!("a response cannot be serialized: {error}");
+    Failure::Internal
 }
 
 #[cfg(test)]
@@ -195,11 +198,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_held_is_not_left_for_others() {
+    fn reserved_memory_is_unavailable_to_others() {
         let budget = Budget::new(100 * KIB);
         let held = budget.hold(80 * KIB).expect("it is there");
         assert!(budget.hold(80 * KIB).is_err());
-        assert!(budget.hold(KIB).is_ok(), "small ones are free");
+        assert!(budget.hold(KIB).is_ok(), "small reservations are free");
         drop(held);
         let mut held = budget.hold(KIB).expect("it is there");
         held.grow(90 * KIB).expect("it is there");
@@ -217,12 +220,12 @@ mod tests {
     }
 
     #[test]
-    fn a_share_leaves_the_rest_to_others() {
+    fn share_leaves_the_rest_to_others() {
         let all = Budget::new(100 * KIB);
         let (one, other) = (all.share(50 * KIB), all.share(50 * KIB));
         let held = one.hold(40 * KIB).expect("it is there");
         assert!(matches!(one.hold(20 * KIB), Err(Failure::Busy(_))));
-        // Another attempt would be in vain.
+        // This reservation could never succeed.
         assert!(matches!(one.hold(60 * KIB), Err(Failure::NeverFits { .. })));
         let mut others = other.hold(30 * KIB).expect("it is there");
         others.grow(50 * KIB).expect("it is there");
@@ -233,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn json_has_its_memory_before_it_is_made() {
+    fn json_memory_is_reserved_before_it_is_built() {
         struct Once<'a>(&'a Budget, std::cell::Cell<u32>);
 
         impl Serialize for Once<'_> {

@@ -1,4 +1,4 @@
-//! The end of the server: it takes no more requests, and gives those that it has a time to end.
+//! Graceful shutdown: the server rejects new requests, and gives active ones time to complete.
 
 use std::sync::Arc;
 
@@ -9,17 +9,17 @@ use tokio::sync::watch;
 
 use crate::failure::Failure;
 
-/// How far the end has come.
+/// The phase of the shutdown.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 enum Phase {
     Serving,
-    /// Requests that are being answered go on.
+    /// New requests are rejected; active requests continue.
     Draining,
-    /// Their time is over.
+    /// Active requests are cancelled.
     Over,
 }
 
-/// Whether the server ends.
+/// The state of the shutdown.
 #[derive(Debug)]
 pub struct Draining(watch::Sender<Phase>);
 
@@ -30,31 +30,32 @@ impl Default for Draining {
 }
 
 impl Draining {
-    /// Refuses new requests from now on.
+    /// Rejects new requests from now on.
     pub fn begin(&self) {
         self.0.send_replace(Phase::Draining);
     }
 
-    /// Whether new requests are refused.
+    /// Returns whether new requests are rejected.
     pub fn has_begun(&self) -> bool {
         *self.0.borrow() >= Phase::Draining
     }
 
-    /// Ends the time of requests that are being answered.
+    /// Cancels active requests.
     pub fn cut_off(&self) {
         self.0.send_replace(Phase::Over);
     }
 
-    /// Waits until that time is over.
-    async fn is_over(&self) {
+    /// Waits until active requests are cancelled.
+    async fn wait_for_cut_off(&self) {
         let mut phase = self.0.subscribe();
         // The sender is `self`, so there is no error.
         _ = phase.wait_for(|phase| *phase == Phase::Over).await;
     }
 }
 
-/// Answers a request, or refuses it when its time is over. What it runs is then cancelled, as for a client that
-/// leaves.
+/// Handles a request, or fails it when active requests are cancelled. What it runs is then cancelled, as for a client
+/// that
+/// disconnects.
 pub async fn until_cut_off(
     State(draining): State<Arc<Draining>>,
     request: Request,
@@ -62,7 +63,7 @@ pub async fn until_cut_off(
 ) -> Response {
     tokio::select! {
         response = next.run(request) => response,
-        () = draining.is_over() => Failure::Draining.into_response(),
+        () = draining.wait_for_cut_off() => Failure::Draining.into_response(),
     }
 }
 
@@ -75,12 +76,12 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn the_end_comes_in_two_steps() {
+    async fn shutdown_has_two_phases() {
         let draining = Draining::default();
         assert!(!draining.has_begun());
         draining.begin();
         assert!(draining.has_begun());
-        let mut over = std::pin::pin!(draining.is_over());
+        let mut over = std::pin::pin!(draining.wait_for_cut_off());
         let early = timeout(Duration::ZERO, &mut over).await;
         assert!(early.is_err());
         draining.cut_off();

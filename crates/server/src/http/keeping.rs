@@ -1,4 +1,4 @@
-//! Bodies of answers that keep something until they are sent.
+//! Response bodies that own a value until they are sent.
 
 use std::mem;
 use std::pin::Pin;
@@ -10,11 +10,13 @@ use axum::body::{Body, HttpBody};
 use bytes::Bytes;
 use hyper::body::{Frame, SizeHint};
 
-/// The most bytes of a body that a connection takes at once. It asks for more when it has sent those.
-const PIECE: usize = 64 << 10;
+/// The maximum size in bytes of a chunk. The connection asks for the next chunk once it has written this one.
+const MAX_CHUNK: usize = 64 << 10;
 
-/// A body that keeps this until it is sent: until the connection has written the last bytes, and not only taken them.
-pub fn keeping<T: Send + Sync + 'static>(body: Body, kept: T) -> Body {
+/// Wraps a body that owns `kept` until it is sent, that is, until the connection has written the last bytes rather than
+/// only
+/// buffered them.
+pub fn keep_until_sent<T: Send + Sync + 'static>(body: Body, kept: T) -> Body {
     Body::new(Keeping {
         body,
         rest: Bytes::new(),
@@ -22,38 +24,40 @@ pub fn keeping<T: Send + Sync + 'static>(body: Body, kept: T) -> Body {
     })
 }
 
-/// A body in pieces. Each of them has what is kept: a connection drops a body when it has taken the last one.
+/// A body in chunks, each of which shares ownership of `kept`: a connection drops the body itself as soon as it has
+/// buffered
+/// the last chunk.
 struct Keeping<T> {
     body: Body,
-    /// What is left of bytes that are too many for one piece.
+    /// The rest of data that is too long for one chunk.
     rest: Bytes,
     kept: Arc<T>,
 }
 
-/// A piece, and what is kept until it is dropped.
-struct Piece<T> {
+/// A chunk, which owns `kept` until it is dropped.
+struct Chunk<T> {
     bytes: Bytes,
     _kept: Arc<T>,
 }
 
-impl<T> AsRef<[u8]> for Piece<T> {
+impl<T> AsRef<[u8]> for Chunk<T> {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }
 }
 
 impl<T> Keeping<T> {
-    fn piece(&mut self, bytes: Bytes) -> Bytes {
+    fn chunk(&mut self, bytes: Bytes) -> Bytes {
         self.rest = bytes;
-        if self.rest.len() <= PIECE {
+        if self.rest.len() <= MAX_CHUNK {
             return mem::take(&mut self.rest);
         }
         self.next_of_rest()
     }
 
-    /// A copy: a part of the same memory would keep all of it.
+    /// Copies the next chunk: a slice of the shared buffer would keep the whole buffer alive.
     fn next_of_rest(&mut self) -> Bytes {
-        let length = self.rest.len().min(PIECE);
+        let length = self.rest.len().min(MAX_CHUNK);
         Bytes::copy_from_slice(&self.rest.split_to(length))
     }
 }
@@ -72,17 +76,17 @@ impl<T: Send + Sync + 'static> HttpBody for Keeping<T> {
                 end => return Poll::Ready(end),
             };
             match frame.into_data() {
-                Ok(bytes) => self.piece(bytes),
+                Ok(bytes) => self.chunk(bytes),
                 Err(trailers) => return Poll::Ready(Some(Ok(trailers))),
             }
         } else {
             self.next_of_rest()
         };
-        let piece = Piece {
+        let chunk = Chunk {
             bytes,
             _kept: Arc::clone(&self.kept),
         };
-        Poll::Ready(Some(Ok(Frame::data(Bytes::from_owner(piece)))))
+        Poll::Ready(Some(Ok(Frame::data(Bytes::from_owner(chunk)))))
     }
 
     fn is_end_stream(&self) -> bool {
@@ -118,15 +122,15 @@ mod tests {
     use crate::http::{HttpBounds, Serving};
     use crate::metrics::Metrics;
 
-    /// More than the buffers of two sockets.
+    /// More than the buffers of two sockets hold.
     const LENGTH: usize = 32 << 20;
 
-    /// A connection to a server with one answer, which keeps what the result names.
+    /// Connects to a server with a single response, which owns the value behind the returned reference.
     async fn connection(body: fn() -> Body) -> (TcpStream, Weak<()>) {
         let kept = Arc::new(());
         let named = Arc::downgrade(&kept);
         let once = Arc::new(std::sync::Mutex::new(Some(kept)));
-        let answer = async move || keeping(body(), crate::locked(&once).take());
+        let answer = async move || keep_until_sent(body(), crate::locked(&once).take());
         let serving = Serving {
             router: Router::new().route("/", get(answer)),
             bounds: HttpBounds::default(),
@@ -149,7 +153,7 @@ mod tests {
         let request = b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
         stream.write_all(request).await.expect("it is sent");
         assert_eq!(stream.read_u8().await.ok(), Some(b'H'));
-        // Nothing reads now, and the server takes what it can.
+        // The client reads nothing while the server writes what the socket buffers hold.
         sleep(Duration::from_millis(200)).await;
         assert_eq!(kept.strong_count(), 1);
         let mut answer = Vec::new();
@@ -166,12 +170,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_answer_of_known_length_that_nothing_reads_is_not_sent_yet() {
+    async fn unread_response_of_known_length_keeps_the_value() {
         is_kept_until_it_is_read(|| vec![b'x'; LENGTH].into()).await;
     }
 
     #[tokio::test]
-    async fn the_last_item_of_a_stream_that_nothing_reads_is_not_sent_yet() {
+    async fn unread_last_item_of_a_stream_keeps_the_value() {
         is_kept_until_it_is_read(|| {
             Body::from_stream(iter([Ok::<_, Infallible>(vec![b'x'; LENGTH])]))
         })

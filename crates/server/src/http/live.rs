@@ -1,4 +1,4 @@
-//! Output of what runs, sent as it comes, and its result after it.
+//! Streams the output of a run as it arrives, followed by the result.
 
 use std::mem;
 use std::pin::{Pin, pin};
@@ -18,25 +18,25 @@ use super::Held;
 use crate::failure::Failure;
 use crate::locked;
 
-/// Items that wait for the client. A guest that writes faster than its client reads has to wait.
-const WAITING: usize = 64;
+/// The capacity of the queue of items. A guest that writes faster than its client reads is blocked.
+const QUEUE_LENGTH: usize = 64;
 
-/// How long an item for which there is no memory waits before it asks again.
-const UNTIL_NEXT_TRY: Duration = Duration::from_millis(50);
+/// The retry interval while there is no memory for an item.
+const RETRY_INTERVAL: Duration = Duration::from_millis(50);
 
-/// An item, and its bytes.
-pub type WithBytes<T> = (T, u64);
+/// An item and its size in bytes.
+pub type SizedItem<T> = (T, u64);
 
-/// The bytes of the items that wait for the client, with their memory.
+/// The size of the queued items, and the memory reserved for them.
 #[derive(Debug)]
-struct Waiting {
+struct Queued {
     bytes: u64,
-    /// As much as ever waited at once.
+    /// The reservation, which grows to the largest size that was ever queued.
     held: Held,
 }
 
-impl Waiting {
-    /// Adds an item, if there is memory for it.
+impl Queued {
+    /// Accounts for an item. Returns `false` if there is no memory for it.
     fn add(&mut self, bytes: u64) -> bool {
         let has_memory = self.held.grow(self.bytes + bytes).is_ok();
         if has_memory {
@@ -46,25 +46,26 @@ impl Waiting {
     }
 }
 
-/// Where a run puts its output.
+/// The producer side of a stream.
 #[derive(Debug)]
 pub struct LiveSender<T> {
-    sender: Sender<WithBytes<T>>,
-    waiting: Arc<Mutex<Waiting>>,
-    patience: Duration,
+    sender: Sender<SizedItem<T>>,
+    waiting: Arc<Mutex<Queued>>,
+    timeout_left: Duration,
     is_too_slow: Arc<AtomicBool>,
 }
 
 impl<T> LiveSender<T> {
-    /// Sends an item. Waits while the client takes none or memory is missing, and sends nothing more once that took too long in all. A client
-    /// that has gone is noticed by its connection, which stops what runs.
-    pub fn send(&mut self, (item, bytes): WithBytes<T>) {
+    /// Sends an item. Blocks while the queue is full or memory is missing. Once the total wait exceeds the timeout,
+    /// this and all
+    /// later items are discarded. A disconnected client is noticed by its connection, which cancels the run.
+    pub fn send(&mut self, (item, bytes): SizedItem<T>) {
         if self.is_too_slow.load(Ordering::Relaxed) {
             return;
         }
         let mut sent = pin!(async {
             while !locked(&self.waiting).add(bytes) {
-                sleep(UNTIL_NEXT_TRY).await;
+                sleep(RETRY_INTERVAL).await;
             }
             _ = self.sender.send((item, bytes)).await;
         });
@@ -72,64 +73,67 @@ impl<T> LiveSender<T> {
             return;
         }
         let begun = Instant::now();
-        let sent = timeout(self.patience, sent);
+        let sent = timeout(self.timeout_left, sent);
         if Handle::current().block_on(sent).is_err() {
             self.is_too_slow.store(true, Ordering::Relaxed);
         }
-        self.patience = self.patience.saturating_sub(begun.elapsed());
+        self.timeout_left = self.timeout_left.saturating_sub(begun.elapsed());
     }
 }
 
-/// What a run sends, and its result at the end. Dropping it stops the run.
+/// The output of a run as a stream, followed by its result. Dropping it cancels the run.
 pub struct Live<T> {
-    first: Option<WithBytes<T>>,
-    receiver: Receiver<WithBytes<T>>,
-    waiting: Arc<Mutex<Waiting>>,
-    /// The bytes of the item that the client was given last.
-    taken: u64,
+    first: Option<SizedItem<T>>,
+    receiver: Receiver<SizedItem<T>>,
+    waiting: Arc<Mutex<Queued>>,
+    /// The size of the item that the client received last.
+    last_size: u64,
     running: Option<Running<T>>,
-    /// Comes when all output has.
+    /// The last item, sent once all output was sent.
     last: Option<T>,
     fail: fn(&Failure) -> T,
     is_too_slow: Arc<AtomicBool>,
-    /// The memory of the request, and then that of the result.
+    /// The reserved memory: of the request first, then of the result.
     held: Held,
 }
 
 type Running<T> = Pin<Box<dyn Future<Output = Result<(T, Held), Failure>> + Send>>;
 
 impl<T> Live<T> {
-    /// Waits for the first item of what `begin` begins, whose result comes with its memory. A failure after that is the last
-    /// item. What runs waits for its client for `patience` in all: others wait for its turn meanwhile.
+    /// Starts a run with `begin`, and waits for its first item. The result of the run comes with its reserved memory. A
+    /// failure
+    /// after the first item becomes the last item. `timeout_left` limits the total time for which the run waits for its
+    /// client,
+    /// because other runs wait for its turn.
     ///
     /// # Errors
-    /// If it fails before any output.
+    /// Returns the failure if the run fails before any output.
     pub async fn begin<F>(
         held: Held,
-        patience: Duration,
+        timeout_left: Duration,
         fail: fn(&Failure) -> T,
         begin: impl FnOnce(LiveSender<T>) -> F,
     ) -> Result<Self, Failure>
     where
         F: Future<Output = Result<(T, Held), Failure>> + Send + 'static,
     {
-        let (sender, receiver) = channel(WAITING);
+        let (sender, receiver) = channel(QUEUE_LENGTH);
         let is_too_slow = Arc::new(AtomicBool::new(false));
-        let waiting = Arc::new(Mutex::new(Waiting {
+        let waiting = Arc::new(Mutex::new(Queued {
             bytes: 0,
             held: held.budget.hold(0)?,
         }));
         let mut running: Running<T> = Box::pin(begin(LiveSender {
             sender,
             waiting: Arc::clone(&waiting),
-            patience,
+            timeout_left,
             is_too_slow: Arc::clone(&is_too_slow),
         }));
         let mut live = Self {
             first: None,
             receiver,
             waiting,
-            taken: 0,
+            last_size: 0,
             running: None,
             last: None,
             fail,
@@ -149,16 +153,16 @@ impl<T> Live<T> {
         Ok(live)
     }
 
-    /// Gives an item to the client, who asks for the next when it is sent.
-    fn give(&mut self, (item, bytes): WithBytes<T>) -> T {
-        let sent = mem::replace(&mut self.taken, bytes);
+    /// Hands an item to the client. The client's request for it means that the previous item was sent.
+    fn give(&mut self, (item, bytes): SizedItem<T>) -> T {
+        let sent = mem::replace(&mut self.last_size, bytes);
         locked(&self.waiting).bytes -= sent;
         item
     }
 
     fn end(&mut self, result: Result<(T, Held), Failure>) {
         self.last = Some(match result {
-            // Some of its output is missing.
+            // Some output was discarded.
             Ok(_) if self.is_too_slow.load(Ordering::Relaxed) => (self.fail)(&Failure::TooSlow),
             Ok((last, held)) => {
                 self.held = held;
@@ -184,26 +188,26 @@ impl<T: Unpin> Stream for Live<T> {
         }
         match ready!(self.receiver.poll_recv(context)) {
             Some(output) => Poll::Ready(Some(self.give(output))),
-            // All output has come, and the result is still on its way.
+            // All output was sent, but the result is still pending.
             None if self.running.is_some() => Poll::Pending,
             None => Poll::Ready(self.last.take()),
         }
     }
 }
 
-/// Output that is text, and goes to the client as it comes.
+/// An output sink that streams text.
 #[derive(Debug)]
 pub struct LiveText<T> {
     sender: LiveSender<T>,
-    /// Makes an item of the name of a stream and a text.
-    item: fn(&str, &str) -> WithBytes<T>,
+    /// Builds an item from the name of a stream and a text.
+    item: fn(&str, &str) -> SizedItem<T>,
     stdout: TextDecoder,
     stderr: TextDecoder,
 }
 
 impl<T> LiveText<T> {
-    /// Sends items that `item` makes of the name of a stream and a text.
-    pub fn new(sender: LiveSender<T>, item: fn(&str, &str) -> WithBytes<T>) -> Self {
+    /// Creates a sink that sends the items that `item` builds from the name of a stream and a text.
+    pub fn new(sender: LiveSender<T>, item: fn(&str, &str) -> SizedItem<T>) -> Self {
         Self {
             sender,
             item,
@@ -231,7 +235,7 @@ impl<T> OutputSink for LiveText<T> {
     }
 }
 
-/// The end of the output: what is left of a character that has begun is sent too.
+/// Flushes incomplete characters at the end of the output.
 impl<T> Drop for LiveText<T> {
     fn drop(&mut self) {
         let (stdout, stderr) = (self.stdout.end(), self.stderr.end());
@@ -240,14 +244,14 @@ impl<T> Drop for LiveText<T> {
     }
 }
 
-/// Text of bytes that come in pieces: a character that two of them share comes with the second.
+/// Decodes UTF-8 in chunks. A character that spans two chunks is returned with the second one.
 #[derive(Debug, Default)]
 struct TextDecoder {
     rest: Vec<u8>,
 }
 
 impl TextDecoder {
-    /// The text of one more piece. What is no UTF-8 becomes U+FFFD.
+    /// Decodes a chunk. Invalid UTF-8 becomes U+FFFD.
     fn text(&mut self, piece: &[u8]) -> String {
         self.rest.extend_from_slice(piece);
         let last = self
@@ -262,7 +266,7 @@ impl TextDecoder {
         String::from_utf8_lossy(&whole).into_owned()
     }
 
-    /// The text of a character that has begun and does not end.
+    /// Flushes an incomplete character.
     fn end(&mut self) -> String {
         String::from_utf8_lossy(&mem::take(&mut self.rest)).into_owned()
     }
@@ -276,20 +280,20 @@ mod tests {
     use super::*;
     use crate::http::Budget;
 
-    fn sender<T>(most: usize) -> (LiveSender<T>, Receiver<WithBytes<T>>) {
-        let (sender, receiver) = channel(most);
+    fn sender<T>(capacity: usize) -> (LiveSender<T>, Receiver<SizedItem<T>>) {
+        let (sender, receiver) = channel(capacity);
         let held = Budget::new(0).hold(0).expect("it is nothing");
         let sender = LiveSender {
             sender,
-            waiting: Arc::new(Mutex::new(Waiting { bytes: 0, held })),
-            patience: Duration::from_millis(10),
+            waiting: Arc::new(Mutex::new(Queued { bytes: 0, held })),
+            timeout_left: Duration::from_millis(10),
             is_too_slow: Arc::default(),
         };
         (sender, receiver)
     }
 
     #[test]
-    fn output_that_ends_within_a_character_loses_nothing() {
+    fn incomplete_character_is_flushed_at_the_end() {
         let (sender, mut receiver) = sender(8);
         let mut text = LiveText::new(sender, |stream, text| (format!("{stream} {text}"), 0));
         text.stdout(b"a\xe2\x82");
@@ -302,7 +306,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn a_client_that_takes_nothing_is_waited_for_no_longer() {
+    async fn unresponsive_client_stops_blocking_the_run() {
         let (mut sender, mut receiver) = sender(1);
         let is_too_slow = Arc::clone(&sender.is_too_slow);
         let send = move || (0..100).for_each(|number| sender.send((number, 0)));
@@ -313,7 +317,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn what_waits_for_a_client_has_its_memory() {
+    async fn memory_of_queued_items_is_reserved() {
         const KIB: u64 = 1 << 10;
         let budget = Budget::new(1000 * KIB);
         let nothing = || budget.hold(0).expect("it is nothing");
@@ -325,7 +329,7 @@ mod tests {
         };
         let live = Live::begin(nothing(), Duration::from_secs(60), |_| 9, begin).await;
         let live = live.expect("it begins");
-        // Three wait.
+        // Three items fit into the memory.
         let is_full = async {
             while budget.hold(200 * KIB).is_ok() {
                 sleep(Duration::from_millis(1)).await;
@@ -341,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn a_character_in_two_pieces_is_one() {
+    fn character_split_across_chunks_is_decoded() {
         let mut decoder = TextDecoder::default();
         let pieces = "a\u{20ac}b".as_bytes().chunks(1);
         let text: String = pieces.map(|piece| decoder.text(piece)).collect();

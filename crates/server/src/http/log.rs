@@ -1,4 +1,4 @@
-//! A line in the log, a count and a span for each answer.
+//! Logs, counts and traces each response.
 
 use std::io::IsTerminal;
 use std::sync::{Arc, OnceLock};
@@ -19,21 +19,22 @@ use crate::failure::FailureKind;
 use crate::metrics::Metrics;
 use crate::traces;
 
-/// The tenant of a request, which its handler tells the log.
+/// The tenant of a request, which its handler reports to the log.
 #[derive(Clone, Debug, Default)]
 pub struct TenantName(Arc<OnceLock<Arc<str>>>);
 
 impl TenantName {
-    /// Tells the log whose request this is, which may still be refused.
-    pub fn tell(request: &Request, tenant: &Arc<str>) {
+    /// Records the tenant of a request, which may still be rejected.
+    pub fn set(request: &Request, tenant: &Arc<str>) {
         if let Some(name) = request.extensions().get::<Self>() {
             name.0.get_or_init(|| Arc::clone(tenant));
         }
     }
 }
 
-/// Logs, counts and traces what comes after it. The path of the log is that of the route: one of a request may have what its
-/// client wants to keep for itself.
+/// Middleware that logs, counts and traces responses. The logged path is that of the route, because a request's own
+/// path may
+/// contain confidential parts.
 pub async fn log(
     State(metrics): State<Arc<Metrics>>,
     mut request: Request,
@@ -42,12 +43,12 @@ pub async fn log(
     let begun = Instant::now();
     let route: Arc<str> = match request.extensions().get::<MatchedPath>() {
         Some(path) => path.as_str().into(),
-        // Not the client's path: there would be as many counts as it makes up.
+        // Not the client's path, because each distinct path would create another metric.
         None => "unknown".into(),
     };
     let method = method_name(request.method());
     let span = traces::answering(method, &route, request.headers());
-    // For a protocol whose calls run in tasks of their own.
+    // For MCP, whose calls run in separate tasks.
     request.extensions_mut().insert(span.clone());
     let tenant = TenantName::default();
     request.extensions_mut().insert(tenant.clone());
@@ -68,7 +69,7 @@ pub async fn log(
     response
 }
 
-/// A method by its name, or `other`: clients make up long ones.
+/// Returns the name of a standard method, or `other`, because clients may send arbitrarily long names.
 fn method_name(method: &Method) -> &'static str {
     const NAMES: [&str; 9] = [
         "CONNECT", "DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT", "TRACE",
@@ -77,26 +78,27 @@ fn method_name(method: &Method) -> &'static str {
     known.next().unwrap_or("other")
 }
 
-/// The lines that may wait to be written.
-const MOST_WAITING_LINES: usize = 4096;
+/// The maximum number of buffered log lines.
+const MAX_BUFFERED_LINES: usize = 4096;
 
-/// Lines for people on a terminal, and JSON for programs. `SANDFORK_LOG=off` is silent. The result writes the lines that wait
-/// when it is dropped.
+/// Starts logging: readable lines on a terminal, JSON otherwise. `SANDFORK_LOG=off` disables it. Dropping the returned
+/// guard
+/// flushes the buffered lines.
 pub fn begin_log() -> Option<WorkerGuard> {
     if std::env::var("SANDFORK_LOG").is_ok_and(|level| level == "off") {
         return None;
     }
-    // A thread of its own writes: when the reader of a pipe stops reading, requests go on, and lines are lost.
+    // A separate thread writes: if the reader of a pipe stalls, requests continue and lines are lost.
     let (lines, written) = NonBlockingBuilder::default()
-        .buffered_lines_limit(MOST_WAITING_LINES)
+        .buffered_lines_limit(MAX_BUFFERED_LINES)
         .thread_name("log")
         .finish(std::io::stderr());
     let builder = tracing_subscriber::fmt().with_writer(lines);
-    // The library of MCP tells of each call what the line of its answer does.
+    // rmcp logs each call at INFO, which the access log already covers.
     let levels = Targets::new()
         .with_default(Level::INFO)
         .with_target("rmcp", Level::WARN);
-    // It fails only if there is one already.
+    // Fails only if a subscriber is already set.
     _ = if std::io::stderr().is_terminal() {
         let lines = builder.compact().with_target(false).finish();
         lines.with(levels).try_init()
@@ -112,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_method_that_a_client_makes_up_has_no_name_of_its_own() {
+    fn nonstandard_methods_are_logged_as_other() {
         let long = "A".repeat(60_000);
         for (method, name) in [
             ("GET", "GET"),

@@ -1,14 +1,14 @@
-//! Connections: how many there are, how slow they may be, and how they end.
+//! Serves HTTP connections: limits their number and duration, and shuts them down gracefully.
 
 mod body;
 mod bounds;
 mod budget;
+mod cross_site;
 mod draining;
 mod keeping;
 mod live;
 mod log;
-mod place;
-mod sites;
+mod slots;
 mod tls;
 mod unused;
 mod values;
@@ -34,63 +34,63 @@ use tower::ServiceExt;
 
 pub use self::body::{Bodies, JsonBody, RawBody};
 pub use self::bounds::HttpBounds;
-pub use self::budget::{Budget, Held, length_of, unwritten};
+pub use self::budget::{Budget, Held, length_of, serialization_failure};
+pub use self::cross_site::reject_cross_site;
 pub use self::draining::{Draining, until_cut_off};
-pub use self::keeping::keeping;
-pub use self::live::{Live, LiveText, WithBytes};
+pub use self::keeping::keep_until_sent;
+pub use self::live::{Live, LiveText, SizedItem};
 pub use self::log::{TenantName, begin_log, log};
-pub use self::place::Places;
-pub use self::sites::refuse_other_sites;
+pub use self::slots::RequestSlots;
 pub use self::tls::Tls;
 use self::unused::{Connection, Unused};
 pub use self::values::{memory_as_values, memory_of_values};
 use self::write_timeout::WriteTimeout;
 use crate::metrics::Metrics;
 
-/// How long the last answers may take to be sent.
-const LAST_ANSWERS: Duration = Duration::from_secs(2);
+/// The time limit for sending the last responses at shutdown.
+const FINAL_FLUSH: Duration = Duration::from_secs(2);
 
-/// How connections are served.
+/// The parts that serve connections.
 #[derive(Debug)]
 pub struct Serving {
-    /// What answers.
+    /// Handles requests.
     pub router: Router,
-    /// Bounds of connections.
+    /// The limits of connections and bodies.
     pub bounds: HttpBounds,
-    /// Encrypts, if there is a certificate.
+    /// Terminates TLS, if a certificate is configured.
     pub tls: Option<Tls>,
     /// Counts connections.
     pub metrics: Arc<Metrics>,
-    /// How far the end has come.
+    /// The state of the shutdown.
     pub draining: Arc<Draining>,
-    /// How long requests that are being answered may go on at the end.
+    /// How long active requests may continue after the shutdown has begun.
     pub drain: Duration,
 }
 
 impl Serving {
-    /// Serves connections until `ended`, and then those that are still open.
+    /// Serves connections until `ended` completes, then drains the open ones.
     pub async fn serve(self, listener: TcpListener, ended: impl Future<Output = ()>) {
-        let places = Arc::new(Semaphore::new(self.bounds.connections));
+        let permits = Arc::new(Semaphore::new(self.bounds.connections));
         let unused = Arc::new(Unused::default());
         let open = GracefulShutdown::new();
         let (drain, draining) = (self.drain, Arc::clone(&self.draining));
         let serving = Arc::new(self);
         let mut ended = pin!(ended);
         loop {
-            // Those that come while one waits for its place wait in the kernel's queue.
+            // While a connection waits for its permit, others wait in the kernel's accept queue.
             let next = async {
                 let accepted = listener.accept().await;
-                (place(&places, &unused).await, accepted)
+                (connection_permit(&permits, &unused).await, accepted)
             };
-            let (place, accepted) = tokio::select! {
+            let (permit, accepted) = tokio::select! {
                 next = next => next,
                 () = &mut ended => break,
             };
             let stream = match accepted {
                 Ok((stream, _)) => stream,
                 Err(error) => {
-                    tracing::warn!("a connection could not be accepted: {error}");
-                    // The process may have no descriptor left: others end meanwhile.
+                    tracing::warn!("cannot accept a connection: {error}");
+                    // The process may be out of descriptors. Other connections will close.
                     tokio::time::sleep(Duration::from_millis(50)).await;
                     continue;
                 }
@@ -100,30 +100,33 @@ impl Serving {
             tokio::spawn(async move {
                 serving.metrics.connections.inc();
                 tokio::select! {
-                    () = serving.attend(stream, watcher, &connection) => {}
-                    () = connection.is_to_close() => {}
+                    () = serving.handle(stream, watcher, &connection) => {}
+                    () = connection.wait_for_close() => {}
                 }
                 serving.metrics.connections.dec();
-                drop(place);
+                drop(permit);
             });
         }
         draining.begin();
         drop(listener);
         let mut all_closed = pin!(open.shutdown());
         if timeout(drain, &mut all_closed).await.is_err() {
-            tracing::warn!("what still ran after {} s is cancelled", drain.as_secs());
+            tracing::warn!(
+                "cancelling the requests that are still active after {} s",
+                drain.as_secs()
+            );
             draining.cut_off();
-            _ = timeout(LAST_ANSWERS, all_closed).await;
+            _ = timeout(FINAL_FLUSH, all_closed).await;
         }
     }
 
-    async fn attend(&self, stream: TcpStream, watcher: Watcher, connection: &Arc<Connection>) {
-        // Answers are written whole: waiting for more to send only delays them.
+    async fn handle(&self, stream: TcpStream, watcher: Watcher, connection: &Arc<Connection>) {
+        // Responses are written as a whole, so Nagle's algorithm would only delay them.
         _ = stream.set_nodelay(true);
         let Some(tls) = &self.tls else {
             return self.answer(stream, watcher, connection).await;
         };
-        // A client that does not come to an end with it is too slow, as with a head.
+        // The handshake has the same timeout as a request head.
         if let Ok(Ok(stream)) = timeout(self.bounds.head, tls.accept(stream)).await {
             self.answer(stream, watcher, connection).await;
         }
@@ -147,26 +150,28 @@ impl Serving {
             TokioIo::new(WriteTimeout::new(stream, self.bounds.pause)),
             TowerToHyperService::new(service),
         );
-        // A client that breaks off, or is too slow, is no event.
+        // Disconnects and timeouts of clients are not logged.
         _ = watcher.watch(connection).await;
     }
 }
 
-/// A place for a connection. If none is left, one that no tenant uses makes room.
-async fn place(
-    places: &Arc<Semaphore>,
+/// Acquires a permit for a connection. If none is free, closes a connection that no tenant uses.
+async fn connection_permit(
+    permits: &Arc<Semaphore>,
     unused: &Unused,
 ) -> Result<OwnedSemaphorePermit, AcquireError> {
-    /// Until another one makes room too: what closes takes a moment, and one that is used now may be unused then.
-    const UNTIL_NEXT: Duration = Duration::from_millis(100);
-    if let Ok(place) = Arc::clone(places).try_acquire_owned() {
-        return Ok(place);
+    /// The interval at which another unused connection is closed: closing takes a moment, and connections in use now
+    /// may become
+    /// unused later.
+    const CLOSE_INTERVAL: Duration = Duration::from_millis(100);
+    if let Ok(permit) = Arc::clone(permits).try_acquire_owned() {
+        return Ok(permit);
     }
     loop {
-        unused.close_longest();
-        let place = timeout(UNTIL_NEXT, Arc::clone(places).acquire_owned()).await;
-        if let Ok(place) = place {
-            return place;
+        unused.close_longest_unused();
+        let permit = timeout(CLOSE_INTERVAL, Arc::clone(permits).acquire_owned()).await;
+        if let Ok(permit) = permit {
+            return permit;
         }
     }
 }

@@ -1,4 +1,4 @@
-//! TLS, for those who have no proxy that ends it before the server.
+//! TLS termination, for servers without a reverse proxy that does it.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,26 +13,26 @@ use tokio_rustls::{Accept, TlsAcceptor};
 use crate::config::TlsFiles;
 use crate::start_error::StartError;
 
-/// Encrypts connections.
+/// Terminates TLS.
 pub struct Tls(TlsAcceptor);
 
 impl std::fmt::Debug for Tls {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // It has a private key.
+        // The acceptor contains the private key.
         f.write_str("Tls")
     }
 }
 
 impl Tls {
-    /// Reads the certificate, with those between it and its authority, and its key.
+    /// Reads the certificate chain and its private key.
     ///
     /// # Errors
-    /// If they cannot be read, or do not belong together.
+    /// Returns an error if a file cannot be read, or if the certificate and the key do not match.
     pub fn read(files: &TlsFiles) -> Result<Self, StartError> {
         let wrong = |path: &Path| {
             let path = path.display().to_string();
             move |cause: PemError| {
-                StartError::Usage(format!("tls: {path}: {cause}; it has to be a file in PEM"))
+                StartError::Usage(format!("tls: {path}: {cause}; use a PEM file"))
             }
         };
         let chain: Result<Vec<_>, _> = CertificateDer::pem_file_iter(&files.certificate)
@@ -46,7 +46,7 @@ impl Tls {
         let config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
             .with_safe_default_protocol_versions()
             .and_then(|config| config.with_no_client_auth().with_single_cert(chain, key));
-        // The two do not belong together.
+        // The certificate and the key do not match.
         let mut config = config.map_err(|cause| {
             let sentence = format!("tls: the certificate and the key cannot be used: {cause}");
             StartError::Usage(sentence)
@@ -55,7 +55,7 @@ impl Tls {
         Ok(Self(TlsAcceptor::from(Arc::new(config))))
     }
 
-    /// Begins the encryption of a connection.
+    /// Starts the handshake of a connection.
     pub fn accept(&self, stream: TcpStream) -> Accept<TcpStream> {
         self.0.accept(stream)
     }

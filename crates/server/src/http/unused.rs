@@ -1,6 +1,8 @@
-//! Connections that no tenant uses: they sent no request yet, or none with a token, or their last one was answered. When
-//! there is no place for another connection, the one that has been so for longest makes room: it costs a client nothing to
-//! hold many.
+//! Connections that no tenant uses: those that have sent no request yet or none with a valid token, and idle ones. When
+//! the
+//! connection limit is reached, the connection that has been unused for longest is closed, because holding many
+//! connections
+//! costs a client nothing.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -9,18 +11,18 @@ use tokio::sync::Notify;
 
 use crate::locked;
 
-/// The connections that no tenant uses.
+/// The unused connections.
 #[derive(Debug, Default)]
 pub struct Unused(Mutex<InOrder>);
 
 #[derive(Debug, Default)]
 struct InOrder {
     next: u64,
-    /// What closes each, the one that waits longest first.
-    waiting: BTreeMap<u64, Arc<Notify>>,
+    /// The close signals, longest unused first.
+    by_age: BTreeMap<u64, Arc<Notify>>,
 }
 
-/// A connection.
+/// A connection, used or unused.
 #[derive(Debug)]
 pub struct Connection {
     all: Arc<Unused>,
@@ -31,11 +33,11 @@ pub struct Connection {
 #[derive(Debug)]
 struct State {
     requests: usize,
-    /// Its number while there are none.
+    /// The position among the unused connections, valid while there are no requests.
     number: u64,
 }
 
-/// A tenant uses the connection, until this is dropped.
+/// Marks a connection as used by a tenant, until this is dropped.
 #[derive(Debug)]
 pub struct Used(Arc<Connection>);
 
@@ -44,15 +46,15 @@ impl Unused {
         let mut all = locked(&self.0);
         let number = all.next;
         all.next += 1;
-        all.waiting.insert(number, Arc::clone(close));
+        all.by_age.insert(number, Arc::clone(close));
         number
     }
 
     fn remove(&self, number: u64) {
-        locked(&self.0).waiting.remove(&number);
+        locked(&self.0).by_age.remove(&number);
     }
 
-    /// One more connection.
+    /// Registers a connection, which is unused at first.
     pub fn connection(self: &Arc<Self>) -> Arc<Connection> {
         let close = Arc::default();
         let number = self.add(&close);
@@ -66,16 +68,16 @@ impl Unused {
         })
     }
 
-    /// Closes the one that has waited longest, if one waits.
-    pub fn close_longest(&self) {
-        if let Some((_, close)) = locked(&self.0).waiting.pop_first() {
+    /// Closes the connection that has been unused for longest, if there is one.
+    pub fn close_longest_unused(&self) {
+        if let Some((_, close)) = locked(&self.0).by_age.pop_first() {
             close.notify_one();
         }
     }
 }
 
 impl Connection {
-    /// A tenant uses it.
+    /// Marks the connection as used.
     pub fn used(self: &Arc<Self>) -> Used {
         let mut state = locked(&self.state);
         state.requests += 1;
@@ -83,8 +85,8 @@ impl Connection {
         Used(Arc::clone(self))
     }
 
-    /// Waits until it has to make room. A request that has come since its turn keeps it open.
-    pub async fn is_to_close(&self) {
+    /// Waits until the connection must be closed. A request that arrived after the close signal keeps it open.
+    pub async fn wait_for_close(&self) {
         loop {
             self.close.notified().await;
             if locked(&self.state).requests == 0 {
@@ -118,42 +120,42 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_connection_that_waits_longest_makes_room_and_none_that_is_used() {
+    fn longest_unused_connection_is_closed_first() {
         let all = Arc::new(Unused::default());
         let [first, second, third] = std::array::from_fn(|_| all.connection());
-        let closes = |one: &Connection| one.is_to_close().now_or_never().is_some();
+        let closes = |one: &Connection| one.wait_for_close().now_or_never().is_some();
         let used = first.used();
-        all.close_longest();
+        all.close_longest_unused();
         assert_eq!(
             [&first, &second, &third].map(|one| closes(one)),
             [false, true, false]
         );
-        // It waits since now.
+        // From now on it counts as unused.
         drop(used);
-        all.close_longest();
+        all.close_longest_unused();
         assert_eq!([&first, &third].map(|one| closes(one)), [false, true]);
         let both = (first.used(), first.used());
         drop(both.0);
-        all.close_longest();
+        all.close_longest_unused();
         assert!(!closes(&first));
         drop(both.1);
-        all.close_longest();
+        all.close_longest_unused();
         assert!(closes(&first));
         drop((first, second, third));
-        assert!(locked(&all.0).waiting.is_empty());
+        assert!(locked(&all.0).by_age.is_empty());
     }
 
     #[test]
-    fn a_request_that_comes_just_after_the_turn_of_its_connection_keeps_it_open() {
+    fn request_after_the_close_signal_keeps_the_connection() {
         let all = Arc::new(Unused::default());
         let connection = all.connection();
-        let closes = || connection.is_to_close().now_or_never().is_some();
-        all.close_longest();
+        let closes = || connection.wait_for_close().now_or_never().is_some();
+        all.close_longest_unused();
         let used = connection.used();
         assert!(!closes());
         drop(used);
         assert!(!closes());
-        all.close_longest();
+        all.close_longest_unused();
         assert!(closes());
     }
 }

@@ -1,13 +1,13 @@
-//! The memory that values of JSON take.
+//! Estimates the memory of parsed JSON values.
 
 use std::io::{self, Write};
 
 use serde::Serialize;
 
-use super::budget::unwritten;
+use super::budget::serialization_failure;
 use crate::failure::Failure;
 
-/// Counts the bytes of a text of JSON, and the values in it.
+/// Counts the bytes of a JSON text and the values in it.
 #[derive(Debug, Default)]
 struct Counter {
     bytes: u64,
@@ -17,9 +17,9 @@ struct Counter {
 }
 
 impl Counter {
-    /// A value, its name and its share of what contains it, with the room that grows ahead.
+    /// The bytes of a value: itself, its key, and its share of the container, including spare capacity.
     const VALUE: u64 = 64;
-    /// So many values take what an object takes with its first name: a node of a tree, with room for eleven.
+    /// The size of an object in values: a B-tree node with room for eleven entries, allocated with the first key.
     const OBJECT: u64 = 10;
 
     fn count(&mut self, text: &[u8]) {
@@ -52,20 +52,20 @@ impl Write for Counter {
     }
 }
 
-/// The memory that the values of a text of JSON may take together with it: `[0,0]` is a few bytes, and each value is many.
+/// Returns the memory of a JSON text and its parsed values together: `[0,0]` takes a few bytes, each parsed value many.
 pub fn memory_of_values(text: &[u8]) -> u64 {
     let mut counter = Counter::default();
     counter.count(text);
     counter.memory()
 }
 
-/// The same of the text that a value has in JSON. Nothing is kept of it.
+/// Returns the same estimate for the JSON text of a value, without building the text.
 ///
 /// # Errors
-/// If it cannot be written.
+/// Returns an error if the value cannot be serialized.
 pub fn memory_as_values(value: &impl Serialize) -> Result<u64, Failure> {
     let mut counter = Counter::default();
-    serde_json::to_writer(&mut counter, value).map_err(|error| unwritten(&error))?;
+    serde_json::to_writer(&mut counter, value).map_err(|error| serialization_failure(&error))?;
     Ok(counter.memory())
 }
 
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_has_the_memory_of_its_text() {
+    fn value_and_its_text_have_the_same_estimate() {
         let value = json!({ "a": ["\\\",[{:", 1, [], {}], "b\"": null });
         let memory = memory_as_values(&value).expect("it is JSON");
         assert_eq!(memory, memory_of_values(value.to_string().as_bytes()));

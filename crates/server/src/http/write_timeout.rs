@@ -1,4 +1,4 @@
-//! A stream whose peer has a bounded time to take what is written: hyper bounds reading only.
+//! A stream with a write timeout, because hyper has only a read timeout.
 
 use std::io;
 use std::pin::Pin;
@@ -8,17 +8,17 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
 
-/// A stream on which a write fails that its peer does not take in time.
+/// A stream whose writes fail if the peer does not accept data in time.
 #[derive(Debug)]
 pub struct WriteTimeout<S> {
     stream: S,
     timeout: Duration,
-    /// Runs while a write waits.
+    /// The deadline of a pending write.
     deadline: Option<Pin<Box<Sleep>>>,
 }
 
 impl<S> WriteTimeout<S> {
-    /// Bounds each write on a stream by this time.
+    /// Wraps a stream with a timeout for each write.
     pub fn new(stream: S, timeout: Duration) -> Self {
         Self {
             stream,
@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_peer_that_takes_nothing_is_given_up() {
+    async fn write_to_an_unresponsive_peer_times_out() {
         let (writer, _reader) = tokio::io::duplex(16);
         let mut bounded = WriteTimeout::new(writer, Duration::from_millis(10));
         let error = bounded

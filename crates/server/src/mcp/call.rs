@@ -1,4 +1,4 @@
-//! What the tools do.
+//! Implements the tools.
 
 use std::mem;
 use std::sync::Arc;
@@ -9,8 +9,8 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::said::{LONGEST_TEXT, described, on_one_line, text};
-use super::variables::{unset, variables};
+use super::content::{MAX_TEXT, described, quote_if_needed, text};
+use super::variables::{set_failure, variables};
 use crate::failure::Failure;
 use crate::files::{self, put};
 use crate::open::Open;
@@ -20,13 +20,13 @@ use crate::server::App;
 use crate::shortened;
 use crate::tenant::Tenant;
 
-/// The most variables of a call: each is a message to its guest.
-const MOST_VARIABLES: usize = 1000;
+/// The maximum number of variables of a call. Each is a message to the guest.
+const MAX_VARIABLES: usize = 1000;
 
-/// What a model does when a session has ended. No tool restarts one.
+/// The text about an ended session. No tool restarts a session.
 pub const ENDED: &str = "the session has ended, with its variables and files: close it (`close_session`), and open another (`open_session`)";
 
-/// A call of a tool.
+/// A tool call.
 pub struct Call<'a> {
     pub app: &'a Arc<App>,
     pub tenant: &'a Arc<Tenant>,
@@ -50,13 +50,13 @@ struct RunCell {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct OfSession {
+struct SessionRequest {
     session: String,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct OfPath {
+struct PathRequest {
     session: String,
     path: String,
 }
@@ -82,7 +82,7 @@ struct WriteFile {
 }
 
 impl Call<'_> {
-    /// `None` if there is no such tool.
+    /// Performs the call. Returns `None` for an unknown tool.
     pub async fn perform(mut self, name: &str) -> Option<Result<CallToolResult, Failure>> {
         Some(match name {
             "run_python_code" => self.run_python_code().await,
@@ -99,20 +99,19 @@ impl Call<'_> {
 
     fn arguments<T: DeserializeOwned>(&mut self) -> Result<T, Failure> {
         let arguments = Value::Object(mem::take(&mut self.arguments));
-        serde_json::from_value(arguments).map_err(|error| {
-            Failure::Request(format!("the arguments are not what they must be: {error}"))
-        })
+        serde_json::from_value(arguments)
+            .map_err(|error| Failure::Request(format!("invalid arguments: {error}")))
     }
 
-    /// A session of one cell, in which values of JSON are variables before it.
+    /// Runs the code in a fresh session, after setting the variables.
     async fn run_python_code(&mut self) -> Result<CallToolResult, Failure> {
         let RunPythonCode {
             python_code,
             global_variables,
         } = self.arguments()?;
-        if global_variables.len() > MOST_VARIABLES {
+        if global_variables.len() > MAX_VARIABLES {
             return Err(Failure::Request(format!(
-                "global_variables: there are more than {MOST_VARIABLES}: put them into a dict"
+                "global_variables: more than {MAX_VARIABLES}: pass them as one dict"
             )));
         }
         let variables = variables(global_variables)?;
@@ -121,16 +120,16 @@ impl Call<'_> {
         in_turn(self.app, self.tenant, running, move |turn| {
             let mut session = tenant.session()?;
             for (name, value) in variables {
-                // What follows has a client that has gone, and ends at once.
+                // The client has disconnected, so the cell below is cancelled at once.
                 if turn.cancel.is_used() {
                     break;
                 }
                 let set = session.set(name.clone(), value);
-                let set = set.map_err(|error| unset(&name, error))?;
+                let set = set.map_err(|error| set_failure(&name, error))?;
                 turn.used(set.outcome());
                 if !set.outcome().is_ok() {
                     return Err(Failure::Request(format!(
-                        "global_variables: `{name}` cannot be one"
+                        "global_variables: `{name}` could not be set"
                     )));
                 }
             }
@@ -150,7 +149,7 @@ impl Call<'_> {
     }
 
     async fn fork_session(&mut self) -> Result<CallToolResult, Failure> {
-        let OfSession { session } = self.arguments()?;
+        let SessionRequest { session } = self.arguments()?;
         let of = self.app.sessions.find(self.tenant, &session)?;
         Ok(self.opened(&*self.app.sessions.fork(&of).await?))
     }
@@ -171,11 +170,11 @@ impl Call<'_> {
         let open = self.app.sessions.find(self.tenant, &session)?;
         let budget = self.tenant.budget.clone();
         let answer = move |report: &CellReport| {
-            let mut said = described(report, &budget)?;
+            let mut result = described(report, &budget)?;
             if report.session() == SessionState::Ended {
-                said.content.push(ContentBlock::text(ENDED));
+                result.content.push(ContentBlock::text(ENDED));
             }
-            Ok(said)
+            Ok(result)
         };
         run_cell(self.app, self.tenant, open, cell(python_code), (), answer).await
     }
@@ -183,24 +182,29 @@ impl Call<'_> {
     async fn list_files(&mut self) -> Result<CallToolResult, Failure> {
         let ListFiles { session, path } = self.arguments()?;
         let open = self.app.sessions.find(self.tenant, &session)?;
-        open.with(move |session| {
+        open.with_session(move |session| {
             let entries = session.list(&path)?;
-            let lines = entries
-                .iter()
-                .map(|entry| format!("{} {} {}", entry.kind, entry.size, on_one_line(&entry.name)));
+            let lines = entries.iter().map(|entry| {
+                format!(
+                    "{} {} {}",
+                    entry.kind,
+                    entry.size,
+                    quote_if_needed(&entry.name)
+                )
+            });
             let lines = lines.collect::<Vec<_>>().join("\n");
-            Ok(text(shortened(lines.as_bytes(), LONGEST_TEXT)))
+            Ok(text(shortened(lines.as_bytes(), MAX_TEXT)))
         })
         .await
     }
 
     async fn read_file(&mut self) -> Result<CallToolResult, Failure> {
-        let OfPath { session, path } = self.arguments()?;
+        let PathRequest { session, path } = self.arguments()?;
         let open = self.app.sessions.find(self.tenant, &session)?;
-        let (most, budget) = (self.app.longest_answer, open.tenant.budget.clone());
-        open.with(move |session| {
+        let (most, budget) = (self.app.max_response, open.tenant.budget.clone());
+        open.with_session(move |session| {
             let (bytes, _held) = files::read(most, &budget, session, &path)?;
-            Ok(text(shortened(&bytes, LONGEST_TEXT)))
+            Ok(text(shortened(&bytes, MAX_TEXT)))
         })
         .await
     }
@@ -212,21 +216,21 @@ impl Call<'_> {
             text: contents,
         } = self.arguments()?;
         let open = self.app.sessions.find(self.tenant, &session)?;
-        open.with(move |session| {
+        open.with_session(move |session| {
             put(session, &path, contents.as_bytes())?;
-            Ok(text(format!("{} bytes are written", contents.len())))
+            Ok(text(format!("{} bytes written", contents.len())))
         })
         .await
     }
 
     async fn close_session(&mut self) -> Result<CallToolResult, Failure> {
-        let OfSession { session } = self.arguments()?;
+        let SessionRequest { session } = self.arguments()?;
         self.app.sessions.close(self.tenant, &session).await?;
         Ok(text("the session is closed".to_owned()))
     }
 }
 
-/// A cell whose value a model reads.
+/// Returns a cell whose value is shown to a model.
 fn cell(source: String) -> Cell {
     Cell::new(source).last(ResultMode::Notebook)
 }

@@ -1,10 +1,11 @@
-//! The Model Context Protocol (<https://modelcontextprotocol.io>): the sandbox as tools of a model, on `/mcp` and over the
-//! standard streams (`sandfork mcp`).
+//! The Model Context Protocol (<https://modelcontextprotocol.io>): serves sandboxes as tools, on `/mcp` and on standard
+//! input
+//! and output (`sandfork mcp`).
 //!
-//! A session has an id that its tool returns, so that it depends on no connection.
+//! A tool opens a session and returns its id, so that sessions are independent of connections.
 
 mod call;
-mod said;
+mod content;
 mod variables;
 
 use std::sync::Arc;
@@ -30,29 +31,30 @@ use serde_json::json;
 
 use self::call::{Call, ENDED};
 use crate::failure::Failure;
-use crate::http::{RawBody, keeping, memory_of_values};
+use crate::http::{RawBody, keep_until_sent, memory_of_values};
 use crate::server::App;
 use crate::tenant::Tenant;
 
-/// What the tools are for.
-const INSTRUCTIONS: &str = "Runs Python in sealed sandboxes. `run_python_code` needs nothing and keeps nothing; \
-    `open_session` is for code in several steps, which keeps its variables and files.";
+/// The instructions for the model.
+const INSTRUCTIONS: &str = "Runs Python in sealed sandboxes. Use `run_python_code` for independent code; \
+    use `open_session` for code in several steps that share variables and files.";
 
-/// Reading a message takes so many times the memory of its values: the library first keeps what any message may have, and then
-/// makes one of it.
-const TIMES_TO_READ: u64 = 3;
-/// A string with escapes is longer than its text meanwhile, by so many times the body.
-const TIMES_FOR_ESCAPES: u64 = 2;
+/// The factor by which parsing a message exceeds the memory of its values: the library first parses into a generic
+/// value, then
+/// converts it.
+const PARSE_FACTOR: u64 = 3;
+/// The factor by which strings with escapes exceed the length of the body while they are parsed.
+const ESCAPE_FACTOR: u64 = 2;
 
-/// The tools, for the tenant of a connection or, over HTTP, of each request.
+/// The tools. The tenant is that of the connection, or `None` over HTTP, where each request has its own.
 #[derive(Clone, Debug)]
 pub struct Tools {
     app: Arc<App>,
     tenant: Option<Arc<Tenant>>,
 }
 
-/// The route. What identifies tenants comes before it.
-pub fn routes(app: &Arc<App>, longest: usize) -> Router<Arc<App>> {
+/// Returns the route. The caller adds the middleware that identifies tenants.
+pub fn routes(app: &Arc<App>, max_body: usize) -> Router<Arc<App>> {
     let tools = Tools {
         app: Arc::clone(app),
         tenant: None,
@@ -60,8 +62,8 @@ pub fn routes(app: &Arc<App>, longest: usize) -> Router<Arc<App>> {
     let config = StreamableHttpServerConfig::default()
         .with_legacy_session_mode(false)
         .with_json_response(true)
-        .with_max_request_body_bytes(longest);
-    // Names of other hosts are for those that need a token, which a page in a browser does not have.
+        .with_max_request_body_bytes(max_body);
+    // Any host name is accepted where requests need a token, which a page in a browser does not have.
     let config = if app.authenticator.has_tokens() {
         config.disable_allowed_hosts()
     } else {
@@ -77,8 +79,7 @@ pub fn routes(app: &Arc<App>, longest: usize) -> Router<Arc<App>> {
         .layer(from_fn_with_state(Arc::clone(app), in_budget))
 }
 
-/// Reads the body as those of other protocols, whose memory counts, and hands it on. The memory of the answer counts until it
-/// is sent.
+/// Middleware that reads the body within the memory budget, and reserves the memory of the response until it is sent.
 async fn in_budget(
     State(app): State<Arc<App>>,
     request: Request,
@@ -89,21 +90,21 @@ async fn in_budget(
     whole.headers_mut().clone_from(&parts.headers);
     whole.extensions_mut().clone_from(&parts.extensions);
     let RawBody { bytes, mut held } = RawBody::from_request(whole, &app).await?;
-    held.grow(TIMES_TO_READ * memory_of_values(&bytes) + TIMES_FOR_ESCAPES * bytes.len() as u64)?;
+    held.grow(PARSE_FACTOR * memory_of_values(&bytes) + ESCAPE_FACTOR * bytes.len() as u64)?;
     let response = next.run(Request::from_parts(parts, bytes.into())).await;
     let budget = held.budget.clone();
     drop(held);
-    // A stream, whose length is not known, has no results of tools.
+    // A stream has no known length, but it carries no tool results.
     let length = response.body().size_hint().exact();
     let held = budget.hold(length.unwrap_or_default())?;
-    Ok(response.map(|body| keeping(body, held)))
+    Ok(response.map(|body| keep_until_sent(body, held)))
 }
 
-/// Serves the process that has the other ends of the standard streams, until it closes them.
+/// Serves the client on standard input and output, until it closes them.
 ///
 /// # Errors
-/// If it does not speak the protocol.
-pub async fn serve_streams(app: Arc<App>, tenant: Arc<Tenant>) -> Result<(), String> {
+/// Returns an error if the client violates the protocol.
+pub async fn serve_stdio(app: Arc<App>, tenant: Arc<Tenant>) -> Result<(), String> {
     let tools = Tools {
         app,
         tenant: Some(tenant),
@@ -150,19 +151,19 @@ impl ServerHandler for Tools {
         };
         let called = tokio::select! {
             called = call.perform(&request.name).with_context(answering) => called,
-            // What runs is stopped with it.
+            // Dropping the call cancels what it runs.
             () = context.ct.cancelled() => return Err(ErrorData::internal_error("cancelled", None)),
         };
         match called {
             Some(Ok(result)) => Ok(result.into()),
-            // The model reads why, and can call again.
+            // A failure is a tool result, so that the model can read it and retry.
             Some(Err(failure)) => {
                 self.app.metrics.refused(&tenant.name, failure.kind());
-                let said = match failure {
+                let message = match failure {
                     Failure::Ended(_) => ENDED.to_owned(),
                     failure => failure.message(),
                 };
-                Ok(CallToolResult::error(vec![ContentBlock::text(said)]).into())
+                Ok(CallToolResult::error(vec![ContentBlock::text(message)]).into())
             }
             None => Err(ErrorData::invalid_params(
                 format!("there is no tool `{}`", request.name),
@@ -180,7 +181,7 @@ impl Tools {
     }
 }
 
-/// The tools, with their arguments.
+/// Returns the definitions of the tools.
 fn tools() -> Vec<Tool> {
     let session = json!({ "type": "string", "description": "The id that open_session or fork_session returned" });
     let code = json!({ "type": "string", "description": "Python source; the value of its last expression is returned" });
@@ -189,14 +190,14 @@ fn tools() -> Vec<Tool> {
     [
         (
             "run_python_code",
-            "Run Python in a fresh sandbox, of which nothing is kept",
-            json!({ "python_code": code, "global_variables": { "type": "object", "description": "Variables that the code has" } }),
+            "Run Python in a fresh sandbox, which is discarded afterwards",
+            json!({ "python_code": code, "global_variables": { "type": "object", "description": "Variables to define before the code runs" } }),
             vec!["python_code"],
         ),
         ("open_session", "Open a session, which keeps variables and files from cell to cell", json!({}), vec![]),
         (
             "fork_session",
-            "Open another session that begins with the variables and files of this one, to try something that can be dropped",
+            "Open another session with a copy of this session's variables and files, for example to try something out",
             json!({ "session": session }),
             vec!["session"],
         ),
@@ -208,14 +209,14 @@ fn tools() -> Vec<Tool> {
         ),
         (
             "list_files",
-            "List a directory of a session: kind, bytes and name of each entry",
+            "List a directory of a session: kind, size in bytes and name of each entry",
             json!({ "session": session, "path": directory }),
             vec!["session"],
         ),
         ("read_file", "Read a text file of a session", json!({ "session": session, "path": path }), vec!["session", "path"]),
         (
             "write_file",
-            "Write a text file of a session, with the directories above it",
+            "Write a text file of a session, creating its parent directories",
             json!({ "session": session, "path": path, "text": { "type": "string" } }),
             vec!["session", "path", "text"],
         ),

@@ -1,4 +1,4 @@
-//! Variables of a call: values of JSON, as Python has them.
+//! Converts JSON values of a call into Python variables.
 
 use rmcp::model::JsonObject;
 use sandfork::session::{Attachments, OutgoingValue};
@@ -6,13 +6,13 @@ use serde_json::{Number, Value};
 
 use crate::failure::Failure;
 
-/// Numbers of a list from which on they travel together.
-const MANY_NUMBERS: usize = 64;
+/// The length from which a list of numbers is sent as an array.
+const ARRAY_THRESHOLD: usize = 64;
 
-/// Variables of JSON, as Python has them.
+/// Converts JSON values into Python variables.
 ///
 /// # Errors
-/// If one has a number that lost digits.
+/// Returns an error if a number has lost digits.
 pub fn variables(of: JsonObject) -> Result<Vec<(String, OutgoingValue)>, Failure> {
     of.into_iter()
         .map(|(name, value)| {
@@ -25,18 +25,18 @@ pub fn variables(of: JsonObject) -> Result<Vec<(String, OutgoingValue)>, Failure
         .collect()
 }
 
-/// Why a variable was not set.
-pub fn unset(name: &str, error: sandfork::Error) -> Failure {
+/// Explains why a variable was not set.
+pub fn set_failure(name: &str, error: sandfork::Error) -> Failure {
     match error.into() {
         Failure::Request(_) => Failure::Request(format!(
-            "global_variables: `{name}` is too large or nested too deeply: only texts and lists of numbers may be longer. Pass the \
-             rest as the text of its JSON, or write a file of a session (`open_session`, `write_file`)"
+            "global_variables: `{name}` is too large or nested too deeply: only strings and lists of numbers may be larger. \
+             Pass it as a JSON string, or write it to a file of a session (`open_session`, `write_file`)"
         )),
         failure => failure,
     }
 }
 
-/// A value of JSON, as Python has it.
+/// Converts a JSON value.
 fn value_of(
     value: Value,
     attachments: &mut Attachments<'static>,
@@ -50,7 +50,7 @@ fn value_of(
             _ => float(&number)?.into(),
         },
         Value::String(text) => attachments.text(text),
-        Value::Array(items) if items.len() >= MANY_NUMBERS => list(items, attachments)?,
+        Value::Array(items) if items.len() >= ARRAY_THRESHOLD => list(items, attachments)?,
         Value::Array(items) => items_of(items, attachments)?,
         Value::Object(pairs) => {
             let pairs = pairs
@@ -72,7 +72,7 @@ fn items_of(
     Ok(items.into())
 }
 
-/// A long list: those of numbers are as long as a message may be.
+/// Converts a long list. Lists of integers or of floats may be as long as a message.
 fn list(
     items: Vec<Value>,
     attachments: &mut Attachments<'static>,
@@ -91,15 +91,16 @@ fn list(
     }
 }
 
-/// A number that is no integer of 64 bits. An integer beyond them was read as a float, and lost digits.
+/// Converts a number that is not a 64-bit integer. Larger integers were parsed as floats and have lost digits.
 fn float(number: &Number) -> Result<f64, &'static str> {
-    /// All floats from 2^63 on are integers.
+    /// Every float from 2^63 on is an integer.
     const LOSES_DIGITS: f64 = 9_223_372_036_854_775_808.0;
     let float = number.as_f64().unwrap_or(f64::NAN);
     if float.abs() < LOSES_DIGITS {
         return Ok(float);
     }
     Err(
-        "has a number that may have lost digits: pass one beyond 64 bits as a text, and make an `int` or `float` of it",
+        "has a number that may have lost digits: pass numbers beyond 64 bits as strings, and convert them with `int` or \
+         `float`",
     )
 }

@@ -1,5 +1,6 @@
-//! The page at `/`: what runs, how it ended, and a cell to try. It uses the API as any client does, with the token that
-//! its user types, and shows all texts of guests as texts.
+//! The web page at `/`: shows activity, sessions and failures, and runs cells. It uses the API like any other client,
+//! with the
+//! token that the user enters, and renders text from guests only as text nodes.
 
 use axum::Router;
 use axum::http::header::{
@@ -8,12 +9,13 @@ use axum::http::header::{
 use axum::response::IntoResponse;
 use axum::routing::get;
 
-/// Nothing but the page's own script and style, its own server, and pictures that the script has as bytes. No other page
-/// frames it.
+/// The content security policy: only the page's own script and style, requests to its own server, and inline images. No
+/// other
+/// page may frame it.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; \
     base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// The routes. They need no token: what they answer is the same for all.
+/// Returns the routes. They need no token, because their contents are the same for everyone.
 pub fn routes<S: Clone + Send + Sync + 'static>() -> Router<S> {
     let file = |kind, text| get(async move || answer(kind, text));
     Router::new()

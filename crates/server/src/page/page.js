@@ -1,6 +1,6 @@
 "use strict";
 
-// The page of `sandfork server`. Texts of guests become text nodes and nothing else.
+// The page of `sandfork server`. Text from guests is only ever inserted as text nodes.
 
 const at = (id) => document.getElementById(id);
 const PERIOD = 2000;
@@ -23,7 +23,7 @@ class Refused extends Error {
   }
 }
 
-// Asks the server, and returns the JSON of its answer.
+// Sends a request to the server, and returns the JSON of its response.
 async function ask(method, path, body) {
   const headers = {};
   if (token) headers.Authorization = `Bearer ${token}`;
@@ -34,9 +34,9 @@ async function ask(method, path, body) {
   try {
     value = text ? JSON.parse(text) : null;
   } catch {
-    throw new Refused(`${answer.status}: the answer is no JSON`, answer.status);
+    throw new Refused(`${answer.status}: the response is not JSON`, answer.status);
   }
-  if (!answer.ok) throw new Refused(value?.error?.message ?? `the server answers ${answer.status}`, answer.status);
+  if (!answer.ok) throw new Refused(value?.error?.message ?? `the server responded with status ${answer.status}`, answer.status);
   return value;
 }
 
@@ -74,7 +74,7 @@ function failure(of) {
   return item;
 }
 
-// One line of what was refused, and the setting that allows it.
+// Describes a denial, and the setting that allows it.
 function denial(of) {
   const line = element("div");
   line.append(`refused: ${of.operation} ${of.target ?? ""}`, of.layer ? ` (${of.layer})` : "");
@@ -95,7 +95,7 @@ function showSessions(sessions) {
         button("Close", () => ask("DELETE", path)),
       );
       const seconds = Math.max(0, Math.floor(now - open.opened));
-      const state = (open.busy ? "runs" : "waits") + (open.id === session ? ", in the playground" : "");
+      const state = (open.busy ? "running" : "idle") + (open.id === session ? ", in the playground" : "");
       row.append(element("td", open.id), element("td", age(seconds)), element("td", state), last);
       return row;
     }),
@@ -109,14 +109,14 @@ function button(text, does) {
   return made;
 }
 
-// Has the playground go on in a session.
+// Selects the session of the playground.
 function use(id) {
-  if (at("run").disabled) throw new Refused("A cell runs in the playground: interrupt it first.");
+  if (at("run").disabled) throw new Refused("A cell is running in the playground: interrupt it first.");
   session = id;
   setRunning(false);
 }
 
-// Does this, shows what is wrong, and looks again.
+// Performs an action, shows its error if it fails, and refreshes the page.
 async function act(what) {
   try {
     await what();
@@ -164,7 +164,7 @@ function setRunning(is) {
   at("run").disabled = is;
   at("interrupt").disabled = !is;
   at("close").disabled = is || !session;
-  if (is) at("state").textContent = "runs";
+  if (is) at("state").textContent = "running";
 }
 
 async function run() {
@@ -176,11 +176,11 @@ async function run() {
     if (outcome.session === "ended") {
       await ask("DELETE", `/v1/sessions/${session}`);
       session = null;
-      at("state").textContent += "; the session has ended, and the next cell opens another";
+      at("state").textContent += "; the session has ended, and the next cell opens a new one";
     }
     showTrouble(null);
   } catch (error) {
-    // It has been closed elsewhere: the next cell opens another.
+    // The session was closed elsewhere: the next cell opens a new one.
     if (error.status === 404) session = null;
     at("state").textContent = "";
     showTrouble(error);

@@ -1,4 +1,4 @@
-//! Amounts of limits, in the forms that the tasks of a batch have too (docs/batch.md).
+//! Amounts of limits, in the notations that batch tasks also use (docs/batch.md).
 
 use std::fmt::{self, Display, Formatter};
 use std::time::Duration;
@@ -10,24 +10,24 @@ use serde_json::Number;
 use crate::failure::Failure;
 use crate::sandboxes::Sandboxes;
 
-/// A text as in a policy, or a number of seconds or of bytes.
+/// A text with a unit, as in a policy, or a number of seconds or bytes.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(
     untagged,
     expecting = "a limit is a text with a unit, such as \"2s\" or \"64KiB\", or a number of seconds or of bytes"
 )]
 pub enum Amount {
-    /// Seconds or bytes.
+    /// A number of seconds or bytes.
     Number(Number),
-    /// With a unit.
+    /// A text with a unit.
     Text(String),
 }
 
 impl Amount {
-    /// A time.
+    /// Returns the amount as a time.
     ///
     /// # Errors
-    /// If it is none, or above the policy's.
+    /// Returns an error if the amount is not a time, or exceeds the policy's limit.
     pub fn time(&self, limit: LimitName, of: &Sandboxes) -> Result<Duration, Failure> {
         let seconds = match self {
             Self::Number(seconds) => seconds.as_f64().unwrap_or(f64::NAN),
@@ -40,14 +40,17 @@ impl Amount {
         of.time(limit, limit.key(), seconds)
     }
 
-    /// A number of bytes.
+    /// Returns the amount as a number of bytes.
     ///
     /// # Errors
-    /// If it is none, or above the policy's.
+    /// Returns an error if the amount is not a number of bytes, or exceeds the policy's limit.
     pub fn bytes(&self, limit: LimitName, of: &Sandboxes) -> Result<u64, Failure> {
         let bytes = match self {
             Self::Number(number) => number.as_u64().ok_or_else(|| {
-                Failure::Request(format!("{}: {number} is no number of bytes", limit.key()))
+                Failure::Request(format!(
+                    "{}: {number} is not a number of bytes",
+                    limit.key()
+                ))
             })?,
             Self::Text(text) => amount(limit, text)?,
         };
@@ -60,7 +63,7 @@ impl Amount {
 
     fn above(&self, limit: LimitName, most: &str) -> Failure {
         Failure::Request(format!(
-            "{key}: {self} is above the policy's {most}: ask for less",
+            "{key}: {self} is above the policy's {most}: use at most that",
             key = limit.key()
         ))
     }

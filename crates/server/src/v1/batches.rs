@@ -1,4 +1,4 @@
-//! `POST /v1/batches`: many tasks, whose results come as lines of JSON when they are there.
+//! `POST /v1/batches`: runs many tasks, and streams their results as JSON lines in the order of completion.
 
 use std::collections::HashSet;
 use std::convert::Infallible;
@@ -19,40 +19,40 @@ use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::sleep;
 
 use crate::failure::Failure;
-use crate::http::{Held, JsonBody, memory_as_values, unwritten};
+use crate::http::{Held, JsonBody, memory_as_values, serialization_failure};
 use crate::running::{blocking, run};
 use crate::sandboxes::Variant;
 use crate::server::App;
 use crate::tenant::Tenant;
 
-/// More are several batches.
-const MOST_TASKS: usize = 100_000;
-/// How long a task waits before it asks again for what others have.
-const UNTIL_NEXT_TRY: Duration = Duration::from_millis(100);
-/// The longest wait for processor time of the tenant's quota.
-const LONGEST_WAIT: Duration = Duration::from_secs(60);
-/// Reading a task takes so many times its memory: for its text, a string of it without its escapes, and its values.
-const TIMES_TO_READ: u64 = 3;
+/// The maximum number of tasks of a batch.
+const MAX_TASKS: usize = 100_000;
+/// The retry interval while the tenant's quota or memory is in use.
+const RETRY_INTERVAL: Duration = Duration::from_millis(100);
+/// The longest wait for CPU time of the tenant's quota.
+const MAX_WAIT: Duration = Duration::from_secs(60);
+/// The factor by which parsing a task exceeds its memory: its text, an unescaped string of it, and its values.
+const PARSE_FACTOR: u64 = 3;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Batch {
-    /// Keys of all tasks.
+    /// Default keys of all tasks.
     #[serde(default)]
     common: Map<String, Value>,
-    /// The tasks, with the keys that differ.
+    /// The tasks, whose keys override the defaults.
     tasks: Vec<Map<String, Value>>,
 }
 
-/// Runs the tasks. As many run at once as the server runs, and none begins while the client takes no results.
+/// Runs the tasks, as many concurrently as the server allows. No task starts while the client does not read results.
 pub async fn batch(
     State(app): State<Arc<App>>,
     Extension(tenant): Extension<Arc<Tenant>>,
     posted: JsonBody<Batch>,
 ) -> Result<Response, Failure> {
     let JsonBody { value, mut held } = posted;
-    if value.tasks.len() > MOST_TASKS {
-        let problem = format!("a batch has at most {MOST_TASKS} tasks");
+    if value.tasks.len() > MAX_TASKS {
+        let problem = format!("a batch has at most {MAX_TASKS} tasks");
         return Err(Failure::Request(problem));
     }
     tenant.may_begin_within(Duration::ZERO)?;
@@ -66,7 +66,7 @@ pub async fn batch(
     })
     .await?;
     if let Some(largest) = memory.iter().max() {
-        held.grow_by(largest * (TIMES_TO_READ + 1))?;
+        held.grow_by(largest * (PARSE_FACTOR + 1))?;
     }
     let jobs = app.jobs;
     let tasks = Arc::new(Tasks {
@@ -83,7 +83,7 @@ pub async fn batch(
     let lines = Box::pin(lines.buffer_unordered(jobs));
     let begin = (lines, None, held);
     let lines = unfold(begin, |(mut lines, sent, until_all_sent)| async move {
-        // The next one is asked for when this one is sent, and may need its memory.
+        // The stream is polled for the next line once this one was sent, so its memory can be released first.
         drop::<Option<Held>>(sent);
         let (mut line, of_line) = lines.next().await?;
         line.push(b'\n');
@@ -93,26 +93,26 @@ pub async fn batch(
     Ok((kind, Body::from_stream(lines)).into_response())
 }
 
-/// Each task has an id of its own, by which its result is found. Its number is that of one without.
+/// Checks that the ids of the tasks are unique. A task without an id is identified by its index.
 fn check_ids(batch: &Batch) -> Result<(), Failure> {
     let mut seen = HashSet::new();
     for (number, keys) in batch.tasks.iter().enumerate() {
         let number = Value::from(number);
         let id = keys.get("id").or(batch.common.get("id")).unwrap_or(&number);
-        // Others are no id, which their result says.
+        // Other types are invalid, which the result of the task reports.
         let is_id = id.is_string() || id.is_i64() || id.is_u64();
         if is_id && !seen.insert(id.clone()) {
             return Err(Failure::Request(format!(
-                "tasks: the id {id} occurs twice, and each task has one of its own"
+                "tasks: the id {id} occurs twice: use a unique id for each task"
             )));
         }
     }
     Ok(())
 }
 
-/// The result of a task without what the guest wrote, and why.
+/// Builds the result of a task without its output, and states the reason.
 fn without_output(done: &Done, why: &Failure) -> Result<Value, Failure> {
-    let mut result = serde_json::to_value(done).map_err(|error| unwritten(&error))?;
+    let mut result = serde_json::to_value(done).map_err(|error| serialization_failure(&error))?;
     result["stdout"] = "".into();
     result["stderr"] = "".into();
     result["value"] = Value::Null;
@@ -123,22 +123,22 @@ fn without_output(done: &Done, why: &Failure) -> Result<Value, Failure> {
     Ok(result)
 }
 
-/// The tasks of a batch. Its body holds memory for one of them, and for reading one: they are read one after the other.
+/// The tasks of a batch. The request's reservation includes memory to run and to parse one task, which the tasks share.
 struct Tasks {
     app: Arc<App>,
     tenant: Arc<Tenant>,
     common: Map<String, Value>,
-    /// Whose task has the memory that the body holds. So one of them always goes on.
+    /// Protects the shared memory, with which at least one task can always proceed.
     reserve: Mutex<()>,
 }
 
 /// The memory of a task until its run has ended.
-struct Place<'t> {
+struct TaskMemory<'t> {
     _own: Option<Held>,
     _reserved: Option<MutexGuard<'t, ()>>,
 }
 
-/// The keys of a task, with those of all tasks that it has not.
+/// The keys of a task, merged with the defaults.
 struct Merged<'t> {
     common: &'t Map<String, Value>,
     keys: &'t Map<String, Value>,
@@ -153,7 +153,7 @@ impl Serialize for Merged<'_> {
 }
 
 impl Tasks {
-    /// Runs a task, and describes its result as `sandfork map` does. Returns the memory of that too.
+    /// Runs a task. Returns its result as `sandfork map` would write it, and the reserved memory of that.
     async fn line(
         self: &Arc<Self>,
         number: usize,
@@ -167,7 +167,7 @@ impl Tasks {
                 self.app.metrics.refused(&self.tenant.name, failure.kind());
                 let id = id.unwrap_or_else(|| number.into());
                 let error = json!({ "name": failure.kind(), "message": failure.message(), "traceback": "" });
-                // Another attempt would find the same request.
+                // A retry would fail in the same way.
                 let status = match failure {
                     Failure::Request(_) => "refused",
                     _ => "infrastructure",
@@ -184,36 +184,37 @@ impl Tasks {
         keys: Map<String, Value>,
         memory: u64,
     ) -> Result<(Vec<u8>, Held), Failure> {
-        let place = self.place(memory).await;
+        let reserved = self.task_memory(memory).await;
         let of = Arc::clone(self);
-        // It may be long, as are all that have the same keys.
+        // The keys of a task may be large, including the shared ones.
         let task = blocking(move || of.read(number, &keys)).await?;
         let outcome = loop {
             let request = task.request().clone();
             match run(&self.app, &self.tenant, Variant::default(), request, (), Ok).await {
-                // Others are before it. Its client waits for all in any case.
+                // The quota or the queue is full. Retry, because the client waits for all tasks in any case.
                 Err(failure) if failure.is_overload() => {
-                    self.tenant.may_begin_within(LONGEST_WAIT)?;
-                    sleep(UNTIL_NEXT_TRY).await;
+                    self.tenant.may_begin_within(MAX_WAIT)?;
+                    sleep(RETRY_INTERVAL).await;
                 }
                 outcome => break outcome?,
             }
         };
-        // What is expected of it may be long.
+        // Comparing the output with what the task expects may take a while.
         let done = blocking(move || Ok(Arc::new(task.done(outcome)))).await?;
-        drop(place);
+        drop(reserved);
         self.written(&done).await
     }
 
-    /// The line of a result. A task that has run keeps its status where there is no memory for its output: its client would
-    /// run it again.
+    /// Serializes a result. If there is no memory for the output, a task that has run keeps its status without the
+    /// output,
+    /// because the client would otherwise run it again.
     async fn written(&self, done: &Arc<Done>) -> Result<(Vec<u8>, Held), Failure> {
         let begun = Instant::now();
         loop {
             let (of, budget) = (Arc::clone(done), self.tenant.budget.clone());
             match blocking(move || budget.json(&*of)).await {
                 Err(Failure::Busy(_)) if begun.elapsed() < self.app.bodies.pause => {
-                    sleep(UNTIL_NEXT_TRY).await;
+                    sleep(RETRY_INTERVAL).await;
                 }
                 Err(failure @ (Failure::Busy(_) | Failure::NeverFits { .. })) => {
                     let without = without_output(done, &failure)?;
@@ -224,25 +225,25 @@ impl Tasks {
         }
     }
 
-    /// The memory of a task: its own, or that which the body holds, when it is its turn.
-    async fn place(&self, memory: u64) -> Place<'_> {
+    /// Reserves the memory of a task, or waits for the shared memory of the batch.
+    async fn task_memory(&self, memory: u64) -> TaskMemory<'_> {
         match self.tenant.budget.hold(memory) {
-            Ok(held) => Place {
+            Ok(held) => TaskMemory {
                 _own: Some(held),
                 _reserved: None,
             },
-            Err(_) => Place {
+            Err(_) => TaskMemory {
                 _own: None,
                 _reserved: Some(self.reserve.lock().await),
             },
         }
     }
 
-    /// Reads a task as a line of a task file. Nothing else is kept of it.
+    /// Parses a task like a line of a task file. Keeps nothing else in memory.
     fn read(&self, number: usize, keys: &Map<String, Value>) -> Result<Task, Failure> {
         let common = &self.common;
         let merged = Merged { common, keys };
-        let text = serde_json::to_vec(&merged).map_err(|error| unwritten(&error))?;
+        let text = serde_json::to_vec(&merged).map_err(|error| serialization_failure(&error))?;
         Ok(Task::read(
             &text,
             i64::try_from(number).unwrap_or(i64::MAX),

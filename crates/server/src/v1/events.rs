@@ -1,4 +1,4 @@
-//! Output as it comes, as server-sent events (<https://html.spec.whatwg.org/multipage/server-sent-events.html>).
+//! Streams output as server-sent events (<https://html.spec.whatwg.org/multipage/server-sent-events.html>).
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -11,30 +11,31 @@ use serde_json::json;
 use tokio_stream::StreamExt;
 
 use crate::failure::Failure;
-use crate::http::{Held, Live, LiveText, WithBytes};
+use crate::http::{Held, Live, LiveText, SizedItem};
 
-/// Whether the client asks for events.
-pub fn is_asked(headers: &HeaderMap) -> bool {
+/// Returns whether the client accepts events.
+pub fn are_accepted(headers: &HeaderMap) -> bool {
     let accepted = headers
         .get(ACCEPT)
         .and_then(|accepted| accepted.to_str().ok());
     accepted.is_some_and(|accepted| accepted.contains("text/event-stream"))
 }
 
-/// Sends the output of what `begin` begins, and then its result, in JSON. What fails before any output has the status of its
-/// failure, as without events. What runs waits for its client for `patience` in all.
+/// Streams the output of the run that `begin` starts, followed by its result in JSON. A failure before any output
+/// becomes the
+/// HTTP status, as without events. `output_timeout` limits the total time for which the run waits for its client.
 ///
 /// # Errors
-/// If it fails before any output.
+/// Returns the failure if the run fails before any output.
 pub async fn answer<F>(
     held: Held,
-    patience: Duration,
+    output_timeout: Duration,
     begin: impl FnOnce(LiveText<Event>) -> F,
 ) -> Result<Response, Failure>
 where
     F: Future<Output = Result<(Vec<u8>, Held), Failure>> + Send + 'static,
 {
-    let live = Live::begin(held, patience, error, |sender| {
+    let live = Live::begin(held, output_timeout, error, |sender| {
         let running = begin(LiveText::new(sender, output));
         async move {
             let (result, held) = running.await?;
@@ -46,7 +47,7 @@ where
     Ok(Sse::new(events).keep_alive(alive).into_response())
 }
 
-fn output(stream: &str, text: &str) -> WithBytes<Event> {
+fn output(stream: &str, text: &str) -> SizedItem<Event> {
     let text = json!({ "text": text }).to_string();
     let bytes = text.len() as u64;
     (event(stream, &text), bytes)

@@ -1,4 +1,4 @@
-//! The files of a session. Paths are those in its work directory.
+//! Files of a session. Paths are relative to its work directory.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,33 +18,34 @@ use crate::http::RawBody;
 use crate::open::Open;
 use crate::server::App;
 
-/// What a path has after that of its session.
+/// The path parameter after the session's id.
 #[derive(Deserialize)]
 pub struct InSession {
     path: String,
 }
 
-/// The bytes of a file.
+/// Downloads a file.
 pub async fn read(
     State(app): State<Arc<App>>,
     Named(open): Named,
     Path(InSession { path }): Path<InSession>,
 ) -> Result<Response, Failure> {
     let budget = open.tenant.budget.clone();
-    let read = open.with(move |session| files::read(app.longest_answer, &budget, session, &path));
+    let read =
+        open.with_session(move |session| files::read(app.max_response, &budget, session, &path));
     let (bytes, held) = read.await?;
     let headers = [(CONTENT_TYPE, "application/octet-stream")];
-    Ok((headers, held.with(Bytes::from(bytes))).into_response())
+    Ok((headers, held.into_body(Bytes::from(bytes))).into_response())
 }
 
-/// Writes a file, with the directories above it.
+/// Writes a file, creating its parent directories.
 pub async fn write(
     named: Result<Named, Failure>,
     path: InPath<InSession>,
     RawBody { bytes, held }: RawBody,
 ) -> Result<StatusCode, Failure> {
     let (Named(open), Path(InSession { path })) = (named?, path?);
-    open.with(move |session| {
+    open.with_session(move |session| {
         let written = put(session, &path, &bytes);
         drop(held);
         written
@@ -53,17 +54,18 @@ pub async fn write(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Removes a file, or a directory with all that is in it.
+/// Removes a file, or a directory recursively.
 pub async fn remove(
     Named(open): Named,
     Path(InSession { path }): Path<InSession>,
 ) -> Result<StatusCode, Failure> {
-    let removed = open.with(move |session| session.remove(&path, Removal::Tree).map_err(failed));
+    let removed =
+        open.with_session(move |session| session.remove(&path, Removal::Tree).map_err(failed));
     removed.await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// The entries of a directory.
+/// Lists a directory.
 pub async fn list(
     Named(open): Named,
     Path(InSession { path }): Path<InSession>,
@@ -71,26 +73,27 @@ pub async fn list(
     entries(&open, path).await
 }
 
-/// The entries of the work directory.
+/// Lists the work directory.
 pub async fn list_root(Named(open): Named) -> Result<Response, Failure> {
     entries(&open, ".".to_owned()).await
 }
 
 async fn entries(open: &Open, path: String) -> Result<Response, Failure> {
     let budget = open.tenant.budget.clone();
-    open.with(move |session| {
+    open.with_session(move |session| {
         let entries = session.list(&path).map_err(failed)?;
         budget.answer(&BTreeMap::from([("entries", entries)]))
     })
     .await
 }
 
-/// Makes a directory, with those above it.
+/// Creates a directory and its parents.
 pub async fn make_directory(
     Named(open): Named,
     Path(InSession { path }): Path<InSession>,
 ) -> Result<StatusCode, Failure> {
-    let made = open.with(move |session| session.make_dir(&path, Parents::Made).map_err(failed));
+    let made =
+        open.with_session(move |session| session.make_dir(&path, Parents::Made).map_err(failed));
     made.await?;
     Ok(StatusCode::NO_CONTENT)
 }

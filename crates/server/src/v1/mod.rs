@@ -1,4 +1,4 @@
-//! Sandfork's own API, which `openapi.json` describes.
+//! Sandfork's own API, which `openapi.json` specifies.
 
 mod amount;
 mod batches;
@@ -19,7 +19,7 @@ use serde_json::Value;
 use crate::server::App;
 use crate::tenant::Tenant;
 
-/// The routes.
+/// Returns the routes.
 pub fn routes() -> Router<Arc<App>> {
     Router::new()
         .route("/v1/runs", post(runs::run))
@@ -46,12 +46,12 @@ pub fn routes() -> Router<Arc<App>> {
         )
 }
 
-/// How runs and cells of the tenant ended lately.
+/// Returns statistics of the tenant's recent runs and cells.
 async fn activity(Extension(tenant): Extension<Arc<Tenant>>) -> Json<Value> {
     Json(tenant.activity().described())
 }
 
-/// The description of the API, which anyone may read.
+/// Returns the specification of the API, which needs no token.
 pub async fn openapi() -> impl IntoResponse {
     (
         [(CONTENT_TYPE, "application/json")],

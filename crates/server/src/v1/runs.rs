@@ -1,4 +1,4 @@
-//! `POST /v1/runs`: one program in a fresh sandbox.
+//! `POST /v1/runs`: runs a program in a fresh sandbox.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ pub struct Run {
     limits: RunLimits,
 }
 
-/// Limits below the policy's.
+/// Limits, which must not exceed the policy's.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct RunLimits {
@@ -44,26 +44,29 @@ struct RunLimits {
     memory: Option<Amount>,
 }
 
-/// Runs it, and answers with its outcome: `docs/cli.md` describes it.
+/// Runs the program, and responds with its outcome (docs/cli.md).
 pub async fn run(
     State(app): State<Arc<App>>,
     Extension(tenant): Extension<Arc<Tenant>>,
     headers: HeaderMap,
     posted: JsonBody<Run>,
 ) -> Result<Response, Failure> {
-    let JsonBody { value: asked, held } = posted;
-    let memory = asked.limits.memory.as_ref();
+    let JsonBody {
+        value: params,
+        held,
+    } = posted;
+    let memory = params.limits.memory.as_ref();
     let memory = memory.map(|memory| memory.bytes(LimitName::Memory, &tenant.sandboxes));
     let variant = Variant {
         memory: memory.transpose()?,
         ..Variant::default()
     };
-    let fetched = Fetched::new(&asked.fetch, app.longest_answer)?;
-    let wall = asked.limits.wall.as_ref();
+    let fetched = Fetched::new(&params.fetch, app.max_response)?;
+    let wall = params.limits.wall.as_ref();
     let wall = wall.map(|wall| wall.time(LimitName::Wall, &tenant.sandboxes));
-    let patience = app.patience(&tenant, wall.transpose()?);
-    let request = fetched.from(asked.request(&tenant.sandboxes)?);
-    if !events::is_asked(&headers) {
+    let output_timeout = app.output_timeout(&tenant, wall.transpose()?);
+    let request = fetched.add_to(params.request(&tenant.sandboxes)?);
+    if !events::are_accepted(&headers) {
         let answer = move |outcome| held.answer(&Answer::of(&outcome, &fetched));
         return run_request(&app, &tenant, variant, request, (), answer).await;
     }
@@ -72,10 +75,10 @@ pub async fn run(
         let answer = move |outcome| budget.json(&Answer::of(&outcome, &fetched));
         run_request(&app, &tenant, variant, request, sink, answer).await
     };
-    events::answer(held, patience, begin).await
+    events::answer(held, output_timeout, begin).await
 }
 
-/// The outcome of a run, with the files that were asked for.
+/// The outcome of a run, and the requested files.
 #[derive(Serialize)]
 struct Answer<'a> {
     #[serde(flatten)]
@@ -100,7 +103,7 @@ impl Run {
             (None, None, Some(argv)) if !argv.is_empty() => Request::program(argv),
             _ => {
                 return Err(Failure::Request(
-                    "a run has one of `code`, `module` and `program`".to_owned(),
+                    "a run needs exactly one of `code`, `module` and `program`".to_owned(),
                 ));
             }
         };

@@ -1,4 +1,4 @@
-//! Sessions, and the cells that they run.
+//! Sessions, and their cells.
 
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use super::amount::Amount;
 use super::events;
-use crate::display::{Shown, shown};
+use crate::display::{Displayed, displayed};
 use crate::failure::{Failure, InPath};
 use crate::http::JsonBody;
 use crate::open::Open;
@@ -25,8 +25,9 @@ use crate::tenant::{Tenant, tenant_and_id};
 
 type OfTenant = Extension<Arc<Tenant>>;
 
-/// The session of the tenant that a path names. As a `Result` it leaves the body of the request to be read first: a
-/// connection on which some is left is closed.
+/// The session that the path names. Handlers extract it as a `Result` so that the request body is read first: a
+/// connection with
+/// an unread body is closed.
 #[derive(Debug)]
 pub struct Named(pub Arc<Open>);
 
@@ -42,7 +43,7 @@ impl FromRequestParts<Arc<App>> for Named {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct NewSession {
-    /// Seconds without use after which it is closed.
+    /// The idle timeout in seconds.
     idle: Option<f64>,
 }
 
@@ -58,28 +59,32 @@ pub struct NewCell {
 pub async fn open(
     State(app): State<Arc<App>>,
     Extension(tenant): OfTenant,
-    asked: JsonBody<NewSession>,
+    params: JsonBody<NewSession>,
 ) -> Result<Response, Failure> {
-    let idle = match asked.value.idle {
+    let idle = match params.value.idle {
         None => app.session_idle,
         Some(seconds) => match Duration::try_from_secs_f64(seconds) {
             Ok(idle) if !idle.is_zero() => idle.min(app.session_idle),
-            // It would be closed at once.
-            _ => return Err(Failure::Request(format!("idle: {seconds} s are no time"))),
+            // An idle timeout of zero would close the session at once.
+            _ => {
+                return Err(Failure::Request(format!(
+                    "idle: {seconds} s is not a valid time"
+                )));
+            }
         },
     };
     let open = app.sessions.open(&tenant, idle).await?;
     Ok((StatusCode::CREATED, Json(described(&open))).into_response())
 }
 
-/// All sessions of the tenant.
+/// Lists the tenant's sessions.
 pub async fn list(State(app): State<Arc<App>>, Extension(tenant): OfTenant) -> Json<Value> {
     let sessions = app.sessions.of(&tenant);
     let described: Vec<_> = sessions.iter().map(|open| described(open)).collect();
     Json(json!({ "sessions": described }))
 }
 
-/// One of them.
+/// Describes a session.
 pub async fn show(Named(open): Named) -> Json<Value> {
     Json(described(&open))
 }
@@ -94,7 +99,7 @@ fn described(open: &Open) -> Value {
     })
 }
 
-/// Closes a session, and ends what runs there.
+/// Closes a session, and ends what runs in it.
 pub async fn close(
     State(app): State<Arc<App>>,
     Extension(tenant): OfTenant,
@@ -105,29 +110,29 @@ pub async fn close(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Opens another session, which begins with the state of this one.
+/// Opens a session with a copy of another session's state.
 pub async fn fork(State(app): State<Arc<App>>, Named(of): Named) -> Result<Response, Failure> {
     let fork = app.sessions.fork(&of).await?;
     Ok((StatusCode::CREATED, Json(described(&fork))).into_response())
 }
 
-/// Interrupts the cell that runs, if one does.
+/// Interrupts the running cell, if there is one.
 pub async fn interrupt(Named(open): Named) -> StatusCode {
     open.interrupter.interrupt();
     StatusCode::NO_CONTENT
 }
 
-/// Gives the session a fresh worker.
+/// Replaces the worker of the session by a fresh one.
 pub async fn restart(
     State(app): State<Arc<App>>,
     Named(open): Named,
 ) -> Result<StatusCode, Failure> {
-    let restart = open.with_turn(&app.admission, |session| Ok(session.restart()?));
+    let restart = open.with_admission(&app.admission, |session| Ok(session.restart()?));
     restart.await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Runs a cell when those before it have ended.
+/// Runs a cell after the previous ones.
 pub async fn cell(
     State(app): State<Arc<App>>,
     Extension(tenant): OfTenant,
@@ -135,38 +140,41 @@ pub async fn cell(
     headers: HeaderMap,
     posted: JsonBody<NewCell>,
 ) -> Result<Response, Failure> {
-    let JsonBody { value: asked, held } = posted;
+    let JsonBody {
+        value: params,
+        held,
+    } = posted;
     let Named(open) = named?;
-    let wall = asked
+    let wall = params
         .wall
         .map(|wall| wall.time(LimitName::Wall, &tenant.sandboxes))
         .transpose()?;
-    let mut cell = Cell::new(asked.code);
-    if let Some(filename) = asked.filename {
+    let mut cell = Cell::new(params.code);
+    if let Some(filename) = params.filename {
         cell = cell.filename(filename);
     }
     if let Some(wall) = wall {
         cell = cell.wall(wall);
     }
-    if !events::is_asked(&headers) {
+    if !events::are_accepted(&headers) {
         let answer = |report: &CellReport| held.answer(&Answer::of(report));
         return run_cell(&app, &tenant, open, cell, (), answer).await;
     }
-    let patience = app.patience(&tenant, wall);
+    let output_timeout = app.output_timeout(&tenant, wall);
     let budget = held.budget.clone();
     let begin = move |sink| async move {
         let answer = move |report: &CellReport| budget.json(&Answer::of(report));
         run_cell(&app, &tenant, open, cell, sink, answer).await
     };
-    events::answer(held, patience, begin).await
+    events::answer(held, output_timeout, begin).await
 }
 
-/// The outcome of a cell, with what it displayed.
+/// The outcome of a cell, and its displayed values.
 #[derive(Serialize)]
 struct Answer<'a> {
     #[serde(flatten)]
     outcome: &'a Outcome,
-    displays: Vec<Shown<'a>>,
+    displays: Vec<Displayed<'a>>,
     session: &'static str,
 }
 
@@ -174,7 +182,7 @@ impl<'a> Answer<'a> {
     fn of(report: &'a CellReport) -> Self {
         Self {
             outcome: report.outcome(),
-            displays: shown(report),
+            displays: displayed(report),
             session: match report.session() {
                 SessionState::Live => "live",
                 SessionState::Ended => "ended",

@@ -1,4 +1,4 @@
-//! What a model reads: text in parts, and pictures.
+//! Converts results into content for a model: tagged text and images.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -14,23 +14,23 @@ use crate::failure::Failure;
 use crate::http::Budget;
 use crate::shortened;
 
-/// What a model reads of one output. The middle of more is left out.
-pub const LONGEST_TEXT: usize = 20_000;
+/// The maximum number of characters of each text. The middle of a longer text is omitted.
+pub const MAX_TEXT: usize = 20_000;
 
-/// What a model reads of a cell: how it ended, what it wrote, its value, and its pictures.
+/// Describes a cell: its status, output, value and images.
 ///
 /// # Errors
-/// If there is no memory for its pictures.
+/// Returns an error if there is not enough memory for the images.
 pub fn described(report: &CellReport, budget: &Budget) -> Result<CallToolResult, Failure> {
     let outcome = report.outcome();
-    let mut said = format!("<status>{}</status>", outcome.status());
-    // Text is for reading, and needs no quotes.
+    let mut text = format!("<status>{}</status>", outcome.status());
+    // A string is shown without quotes.
     let own = outcome
         .value()
         .and_then(|value| value.text(&report.buffers()));
     let traceback = outcome.error().map(|error| &*error.traceback);
     let limit = outcome.limit().map(|hit| hit.name.key());
-    // The status of others says all of it.
+    // The other statuses imply the exit code.
     let code = matches!(outcome.status(), Status::Exit | Status::Signal)
         .then(|| outcome.exit_code().to_string());
     for (name, part) in [
@@ -44,21 +44,21 @@ pub fn described(report: &CellReport, budget: &Budget) -> Result<CallToolResult,
         if let Some(part) = part.filter(|part| !part.is_empty()) {
             // Writing to a string does not fail.
             let _ = write!(
-                said,
+                text,
                 "\n<{name}>\n{}\n</{name}>",
-                without_tags(&shortened(part.trim_end().as_bytes(), LONGEST_TEXT))
+                escape_tags(&shortened(part.trim_end().as_bytes(), MAX_TEXT))
             );
         }
     }
-    let mut content = vec![ContentBlock::text(said)];
-    let pictures: Vec<_> = report.shown().iter().filter_map(picture).collect();
-    let bytes = pictures
+    let mut content = vec![ContentBlock::text(text)];
+    let images: Vec<_> = report.shown().iter().filter_map(image).collect();
+    let bytes = images
         .iter()
         .map(|(_, bytes)| bytes.len() as u64)
         .sum::<u64>();
-    // In base64. What sends the answer holds it from then on.
+    // The size in base64. The transport reserves the memory of the response from then on.
     let _held = budget.hold(bytes.div_ceil(3) * 4)?;
-    for (kind, bytes) in pictures {
+    for (kind, bytes) in images {
         content.push(ContentBlock::image(STANDARD.encode(bytes), kind));
     }
     Ok(if outcome.exit_code() == 0 {
@@ -68,15 +68,15 @@ pub fn described(report: &CellReport, budget: &Budget) -> Result<CallToolResult,
     })
 }
 
-/// The picture of a display, and its media type.
-fn picture(display: &DisplayOutput) -> Option<(&'static str, &[u8])> {
+/// Returns the image of a display and its media type.
+fn image(display: &DisplayOutput) -> Option<(&'static str, &[u8])> {
     ["image/png", "image/jpeg"].into_iter().find_map(|kind| {
         let bytes = display.data().get(kind)?.bytes(&display.buffers())?;
         Some((kind, bytes))
     })
 }
 
-/// The tags around the parts of a result.
+/// The tags of a description.
 const TAGS: [&str; 7] = [
     "status",
     "exit_code",
@@ -87,21 +87,21 @@ const TAGS: [&str; 7] = [
     "limit",
 ];
 
-/// Text of a guest, which cannot end its part or begin another: the `<` of such a tag is `&lt;`.
-fn without_tags(text: &str) -> String {
+/// Escapes a guest's text so that it cannot end its part or start another: the `<` of such a tag becomes `&lt;`.
+fn escape_tags(text: &str) -> String {
     let mut pieces = text.split('<');
-    let mut without = pieces.next().unwrap_or_default().to_owned();
+    let mut escaped = pieces.next().unwrap_or_default().to_owned();
     for piece in pieces {
         let name = piece.trim_start_matches(|before: char| before == '/' || before.is_whitespace());
         let is_tag = TAGS.iter().any(|tag| name.starts_with(tag));
-        without.push_str(if is_tag { "&lt;" } else { "<" });
-        without.push_str(piece);
+        escaped.push_str(if is_tag { "&lt;" } else { "<" });
+        escaped.push_str(piece);
     }
-    without
+    escaped
 }
 
-/// A name that could begin another line, or change how a terminal shows this one, is quoted.
-pub fn on_one_line(name: &str) -> Cow<'_, str> {
+/// Quotes a name that contains line breaks or control characters, or that looks quoted.
+pub fn quote_if_needed(name: &str) -> Cow<'_, str> {
     let is_plain =
         |character: char| character.escape_debug().len() == 1 || "\"'\\".contains(character);
     if name.chars().all(is_plain) && !name.starts_with('"') {
@@ -110,7 +110,7 @@ pub fn on_one_line(name: &str) -> Cow<'_, str> {
     Cow::Owned(format!("{name:?}"))
 }
 
-/// A result that is text.
+/// Returns a text result.
 pub fn text(text: String) -> CallToolResult {
     CallToolResult::success(vec![ContentBlock::text(text)])
 }

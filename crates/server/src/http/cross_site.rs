@@ -1,5 +1,6 @@
-//! Requests that a page of another site has a browser send. A server on a person's own machine needs no token, and the
-//! person's browser reaches it, so that any page could run code there.
+//! Rejects requests that a browser sends on behalf of another site (CSRF, DNS rebinding). A server on a person's own
+//! machine
+//! needs no token and is reachable from that person's browser, so any web page could otherwise run code.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
@@ -13,39 +14,41 @@ use axum::response::{IntoResponse, Response};
 use crate::failure::Failure;
 use crate::server::App;
 
-/// Refuses what comes after it to pages of other sites.
-pub async fn refuse_other_sites(
+/// Middleware that rejects cross-site requests.
+pub async fn reject_cross_site(
     State(app): State<Arc<App>>,
     request: Request,
     next: Next,
 ) -> Response {
-    let is_open = !app.authenticator.has_tokens();
-    match check(request.method(), request.headers(), is_open) {
+    let needs_no_token = !app.authenticator.has_tokens();
+    match check(request.method(), request.headers(), needs_no_token) {
         Ok(()) => next.run(request).await,
         Err(problem) => {
             app.bodies.discard(request.into_body()).await;
-            Failure::OtherSite(problem).into_response()
+            Failure::CrossSite(problem).into_response()
         }
     }
 }
 
-/// Where a server is open, it is so for this machine by its own names alone: a name of a page's site may lead here too.
-fn check(method: &Method, headers: &HeaderMap, is_open: bool) -> Result<(), &'static str> {
+/// Checks a request. A server without tokens accepts only host names of this machine, because a name of an attacker's
+/// site may
+/// resolve to it too.
+fn check(method: &Method, headers: &HeaderMap, needs_no_token: bool) -> Result<(), &'static str> {
     let text = |name: &str| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
     let host = text(HOST.as_str()).unwrap_or_default();
-    if is_open && !is_of_this_machine(host) {
+    if needs_no_token && !is_of_this_machine(host) {
         return Err(
-            "the server has no tokens, and answers to the names of this machine only, such as `localhost`",
+            "a server without tokens accepts only host names of this machine, such as `localhost`",
         );
     }
-    // Nothing is done for these methods, and no other site's page sees the answer.
+    // These methods change nothing, and the browser hides the response from other sites.
     if method == Method::GET || method == Method::HEAD {
         return Ok(());
     }
     let is_own = match (text("sec-fetch-site"), text(ORIGIN.as_str())) {
         (Some(site), _) => matches!(site, "same-origin" | "none"),
-        // A browser that does not say it. Behind a proxy the host may have another name.
-        (None, Some(origin)) if is_open => origin
+        // An older browser, without `Sec-Fetch-Site`. Behind a proxy, the host name may differ from the origin.
+        (None, Some(origin)) if needs_no_token => origin
             .split_once("://")
             .is_some_and(|(_, site)| site.eq_ignore_ascii_case(host)),
         _ => true,
@@ -53,11 +56,11 @@ fn check(method: &Method, headers: &HeaderMap, is_open: bool) -> Result<(), &'st
     if is_own {
         Ok(())
     } else {
-        Err("a page of another site has sent the request")
+        Err("the request was sent by a page of another site: call the server from your own program")
     }
 }
 
-/// Whether a host of a request is an address, or a name that no other machine can have.
+/// Returns whether a host is an IP address or a name that no other machine can have.
 fn is_of_this_machine(host: &str) -> bool {
     let name = match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
@@ -80,18 +83,22 @@ mod tests {
 
     use super::*;
 
-    fn is_served(method: &Method, is_open: bool, headers: &[(&'static str, &'static str)]) -> bool {
+    fn is_served(
+        method: &Method,
+        needs_no_token: bool,
+        headers: &[(&'static str, &'static str)],
+    ) -> bool {
         let headers = headers.iter().map(|(name, value)| {
             (
                 HeaderName::from_static(name),
                 HeaderValue::from_static(value),
             )
         });
-        check(method, &headers.collect(), is_open).is_ok()
+        check(method, &headers.collect(), needs_no_token).is_ok()
     }
 
     #[test]
-    fn an_open_server_has_the_names_of_its_machine() {
+    fn server_without_tokens_requires_a_local_host_name() {
         for host in [
             "localhost",
             "localhost:8080",
@@ -119,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_of_another_site_has_nothing_done() {
+    fn cross_site_requests_are_rejected() {
         const HERE: (&str, &str) = ("host", "localhost:8080");
         for (header, opened, with_tokens) in [
             (("sec-fetch-site", "cross-site"), false, false),
