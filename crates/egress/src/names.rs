@@ -17,8 +17,8 @@ pub const SERVICE: Ipv4Addr = Ipv4Addr::new(127, 1, 0, 1);
 /// The port of the proxy.
 pub const PROXY_PORT: u16 = 3128;
 
-/// The maximum number of names that a guest may look up in addition to the exact names of the policy. Each name takes
-/// a few hundred bytes of a process that other guests share.
+/// The maximum number of names that a guest may look up in addition to the exact names of the policy. Each name takes a
+/// few hundred bytes of a process that other guests share.
 const MAX_NAMES: usize = 1024;
 
 /// Returns the made-up address of the `nth` name.

@@ -1,8 +1,8 @@
 //! Parses request paths, and matches them against the path patterns of a policy.
 //!
 //! Servers interpret a path differently: some resolve dots, merge slashes, decode twice or cut at a semicolon. A path
-//! that some server could read as a different path is not plain, and no pattern matches it. What remains is
-//! similarity between plain paths, such as a difference in case, which [`PathPattern::could_match`] covers.
+//! that some server could read as a different path is not plain, and no pattern matches it. What remains is similarity
+//! between plain paths, such as a difference in case, which [`PathPattern::could_match`] covers.
 
 use std::fmt;
 use std::str::FromStr;
@@ -71,8 +71,7 @@ impl PathPattern {
     }
 
     /// Returns whether some server could treat a plain path as a match: servers may ignore case and a trailing slash,
-    /// and
-    /// trim dots and spaces at the end of a segment.
+    /// and trim dots and spaces at the end of a segment.
     pub fn could_match(&self, path: &str) -> bool {
         if path.split('/').any(|segment| segment.ends_with(['.', ' '])) {
             return true;

@@ -1,8 +1,7 @@
 //! Authenticates requests and maps them to tenants.
 //!
 //! A client presents a token as its protocol does: `Authorization: Bearer TOKEN`, `X-API-Key: TOKEN`, or as the
-//! password
-//! of a URL (`http://any:TOKEN@host`), which HTTP clients send as `Authorization: Basic`.
+//! password of a URL (`http://any:TOKEN@host`), which HTTP clients send as `Authorization: Basic`.
 
 use std::collections::HashMap;
 use std::fs;

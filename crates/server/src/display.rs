@@ -1,8 +1,8 @@
 //! Serializes the displayed values of a cell like Jupyter: text as text, bytes as base64.
 //!
 //! A guest decides how much it displays. Everything is borrowed from the report until the response is written. A
-//! guest's
-//! JSON is validated and embedded verbatim, because parsed values would take a hundred times the memory of their text.
+//! guest's JSON is validated and embedded verbatim, because parsed values would take a hundred times the memory of
+//! their text.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -128,8 +128,7 @@ pub fn error(outcome: &Outcome) -> Option<CellError> {
 }
 
 /// Returns the text of a cell's value with `ResultMode::Notebook`: its `repr`, computed in the guest like Python's
-/// prompt
-/// does. Very long texts are shortened.
+/// prompt does. Very long texts are shortened.
 pub fn value_text(report: &CellReport) -> Option<Cow<'_, str>> {
     let main = report.shown().iter().find(|display| display.is_main());
     let own = main.and_then(|display| display.data().get("text/plain")?.text(&display.buffers()));

@@ -2,11 +2,9 @@
 //! port.
 //!
 //! `config` and `tokens` define who may use how much, and `account` tracks the usage; these three do no I/O beyond
-//! reading
-//! their files. A `tenant` has sandboxes of one policy. `http` accepts connections and reads bodies within a memory
-//! budget.
-//! `e2b`, `fusion`, `mcp` and `v1` implement the protocols: each converts a request body into a sandbox request, and an
-//! outcome into a response. `page` is a web client of `v1`.
+//! reading their files. A `tenant` has sandboxes of one policy. `http` accepts connections and reads bodies within a
+//! memory budget. `e2b`, `fusion`, `mcp` and `v1` implement the protocols: each converts a request body into a sandbox
+//! request, and an outcome into a response. `page` is a web client of `v1`.
 
 mod account;
 mod activity;
@@ -48,8 +46,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// Returns a text, or the beginning and the end of a long one. Invalid UTF-8 becomes U+FFFD. Copies no more than it
-/// returns,
-/// because a guest's output may be long.
+/// returns, because a guest's output may be long.
 fn shortened(text: &[u8], max: usize) -> String {
     let chars = || {
         text.utf8_chunks().flat_map(|chunk| {

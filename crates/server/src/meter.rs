@@ -76,8 +76,7 @@ impl Meters {
     }
 
     /// Charges for all sessions, and requests new measurements for the next call: of tenants with a CPU quota each
-    /// time, of the
-    /// others, for the metrics only, every [`FOR_METRICS`] calls. Does not wait for the measurements.
+    /// time, of the others, for the metrics only, every [`FOR_METRICS`] calls. Does not wait for the measurements.
     pub fn charge(&self) {
         let for_metrics = self
             .calls

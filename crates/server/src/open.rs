@@ -81,8 +81,7 @@ struct End {
 impl Drop for Open {
     fn drop(&mut self) {
         // Drop the session before its meter, which charges for the session's end. If the session is paused, it has
-        // another owner
-        // and uses nothing.
+        // another owner and uses nothing.
         if let Ok(mut session) = self.session.try_lock() {
             drop(session.take());
         }
@@ -147,8 +146,8 @@ impl Open {
     }
 
     /// Cancels the active run, rejects the requests that wait, and ends the session, even while requests still hold a
-    /// reference:
-    /// a request with an incomplete body may hold it for long. Waits for the end, unless the session is in use.
+    /// reference: a request with an incomplete body may hold it for long. Waits for the end, unless the session is in
+    /// use.
     pub async fn close(self: &Arc<Self>) {
         let running = {
             let mut end = locked(&self.end);

@@ -29,8 +29,8 @@ pub async fn blocking<T: Send + 'static>(
 }
 
 /// Runs a request in a fresh sandbox of this tenant, and passes its output to the sink as it arrives. `answer` is part
-/// of the
-/// tenant's turn, because guests decide how much CPU time it takes. If the client disconnects, the run is cancelled.
+/// of the tenant's turn, because guests decide how much CPU time it takes. If the client disconnects, the run is
+/// cancelled.
 ///
 /// # Errors
 /// Returns an error if the quota is used up, no sandbox can be provided, or `answer` fails.
@@ -64,8 +64,7 @@ pub async fn run<T: Send + 'static>(
 }
 
 /// Runs a cell of an open session after the previous ones, and passes its output to the sink as it arrives. `answer` is
-/// as in
-/// [`run`]. If the client disconnects, the cell is interrupted.
+/// as in [`run`]. If the client disconnects, the cell is interrupted.
 ///
 /// # Errors
 /// Returns an error if the quota is used up, the session has ended, or `answer` fails.

@@ -129,8 +129,7 @@ impl Sandboxes {
                 let oldest = self.take_oldest();
                 drop(making);
                 // Dropping a sandbox waits until its interpreter has ended. Do that without the lock, so that other
-                // runs of the
-                // tenant do not wait for it.
+                // runs of the tenant do not wait for it.
                 drop(oldest);
                 Ok(sandbox)
             }
@@ -151,8 +150,7 @@ impl Sandboxes {
     }
 
     /// Removes the least recently used variant if there are too many. Active runs continue, because they hold a
-    /// reference to the
-    /// sandbox.
+    /// reference to the sandbox.
     fn take_oldest(&self) -> Option<Arc<Slot>> {
         let mut made = locked(&self.made);
         let is_made = |(variant, slot): &(Variant, Arc<Slot>)| {

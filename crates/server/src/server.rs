@@ -214,8 +214,7 @@ fn runtime(config: &Config, tenants: &[Arc<Tenant>], jobs: NonZeroUsize) -> io::
 }
 
 /// Handles SIGHUP from the start, also while interpreters are being warmed, because whoever triggers a reload of the
-/// tokens may
-/// not know that the server is still starting.
+/// tokens may not know that the server is still starting.
 fn hangup(runtime: &Runtime) -> io::Result<Signal> {
     let _entered = runtime.enter();
     signal(SignalKind::hangup())
@@ -379,8 +378,7 @@ async fn metrics(State(app): State<Arc<App>>) -> Response {
 
 impl App {
     /// Returns how long a run or a cell with this time limit (by default the policy's) may wait for a client that does
-    /// not read its
-    /// output. The wait is limited because other requests wait for the turn.
+    /// not read its output. The wait is limited because other requests wait for the turn.
     pub fn output_timeout(&self, tenant: &Tenant, wall: Option<Duration>) -> Duration {
         let longest = tenant.sandboxes.wall();
         self.bodies

@@ -41,7 +41,7 @@ impl Sessions {
         }
     }
 
-    /// Opens a session, which is drop_blocking after `idle` without use.
+    /// Opens a session, which is closed after `idle` without use.
     ///
     /// # Errors
     /// Returns an error if the tenant's quota is used up, or no sandbox can be provided.
@@ -77,8 +77,7 @@ impl Sessions {
     }
 
     /// Opens a session when the tenant is admitted, without registering it here: `find` does not return it, and it is
-    /// drop_blocking when
-    /// its owner drops it.
+    /// closed when its owner drops it.
     ///
     /// # Errors
     /// Returns an error if the tenant's quota is used up, or the session cannot be opened.

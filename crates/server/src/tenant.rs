@@ -19,8 +19,7 @@ use crate::locked;
 use crate::sandboxes::{Sandboxes, Variant};
 
 /// The maximum number of directories that a tenant's clients watch. The kernel limits inotify watches per user, and all
-/// tenants
-/// share the user of the server.
+/// tenants share the user of the server.
 pub const MAX_WATCHES: usize = 8;
 
 /// The reason why a tenant cannot be created.
@@ -174,8 +173,7 @@ impl Tenant {
     }
 
     /// Returns the sandbox of a variant. Blocks while it is built. Building a variant starts an interpreter, whose time
-    /// is charged
-    /// to the tenant; the sandbox of the policy itself is free.
+    /// is charged to the tenant; the sandbox of the policy itself is free.
     ///
     /// # Errors
     /// Returns an error if the host cannot provide the sandbox.

@@ -1,8 +1,7 @@
 //! Parses the token file, and maps tokens to tenants. Does no I/O except for generating a token.
 //!
 //! A line is `TOKEN`, `TENANT TOKEN` or `TENANT TOKEN UNTIL`. TOKEN is either the token itself, or `sha256:` and its
-//! digest in
-//! hexadecimal, so that the file need not contain what clients present. UNTIL is an RFC 3339 timestamp.
+//! digest in hexadecimal, so that the file need not contain what clients present. UNTIL is an RFC 3339 timestamp.
 
 use std::collections::HashMap;
 use std::fmt::Write;

@@ -1,10 +1,8 @@
 //! Exports traces over OTLP: a span for each response, within it a span for each run or cell, and within that a span
-//! for each
-//! phase.
+//! for each phase.
 //!
 //! Without a collector, the tracer of `opentelemetry` does nothing. If the collector does not respond, spans are
-//! dropped: a
-//! queue of 2,048 spans absorbs the delay, and requests never wait.
+//! dropped: a queue of 2,048 spans absorbs the delay, and requests never wait.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};

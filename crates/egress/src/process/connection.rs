@@ -30,8 +30,8 @@ const INTERNAL_ERROR: u8 = 80;
 /// The prefix of the HTTP/2 connection preface (RFC 9113, 3.4) that identifies the protocol.
 const PREFACE: &[u8] = b"PRI * HTTP/2";
 
-/// Serves a connection to a made-up address, or one whose host a proxy client has named. `dialled` is the connection
-/// to the host, if it is already open.
+/// Serves a connection to a made-up address, or one whose host a proxy client has named. `dialled` is the connection to
+/// the host, if it is already open.
 pub async fn serve(
     network: &Arc<Network>,
     guest: Guest,

@@ -33,7 +33,7 @@ const MAX_CHECKED: usize = 64;
 /// The maximum size in bytes of the response head of a proxy.
 const MAX_RESPONSE_HEAD: usize = 16 * 1024;
 
-/// The content of a connection, by which a proxy chooses between forwarding requests and tunnelling.
+/// The content of a connection, which decides whether a proxy forwards its requests or tunnels it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Carries {
     /// Cleartext HTTP requests.
@@ -195,7 +195,7 @@ fn interleave(addresses: Vec<IpAddr>) -> Vec<IpAddr> {
         (*count, address)
     });
     let mut ranked: Vec<_> = ranked.collect();
-    // A stable sort keeps the order with_timeout each family.
+    // A stable sort keeps the order within each family.
     ranked.sort_by_key(|(rank, _)| *rank);
     ranked.into_iter().map(|(_, address)| address).collect()
 }

@@ -81,8 +81,7 @@ pub fn run() -> Result<(), String> {
 }
 
 /// Reads the configuration and confines the process. The descriptors of the event loop are created afterwards, under
-/// the
-/// seccomp filter.
+/// the seccomp filter.
 fn prepare(control: &OwnedFd) -> Result<(Arc<Shared>, FromEgress), NotReady> {
     let mut buffer = vec![0; MAX_MESSAGE];
     let received = recv_message(control.as_fd(), &mut buffer);

@@ -32,16 +32,14 @@ const REQUESTS_PER_SECOND: u32 = 1000;
 const OVERHEAD_PER_SECOND: u32 = 1 << 20;
 
 /// The rate limit of new connections per second, after a burst of the maximum number of concurrent connections. A
-/// higher
-/// rate would exhaust the host's ports for one destination address.
+/// higher rate would exhaust the host's ports for one destination address.
 const CONNECTIONS_PER_SECOND: u32 = 50;
 
 /// The rate limit of DNS queries, as burst and per second.
 const QUERIES_PER_SECOND: u32 = 500;
 
 /// The pause after an error of accept(2), which is mostly a lack of descriptors that only time resolves. A guest with
-/// too
-/// many connections also waits this long for each refusal.
+/// too many connections also waits this long for each refusal.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// The state that the connections of one worker share.
@@ -65,9 +63,8 @@ pub struct Network {
 
 impl Network {
     /// Serves a worker until the supervisor closes its link. `descriptors` holds the link and then the sockets.
-    /// Dropping the
-    /// returned future ends all connections of the worker. Returns `None` if the descriptors do not match or cannot be
-    /// used, which closes the link and thereby notifies the supervisor.
+    /// Dropping the returned future ends all connections of the worker. Returns `None` if the descriptors do not match
+    /// or cannot be used, which closes the link and thereby notifies the supervisor.
     pub fn serve(
         shared: &Arc<Shared>,
         sockets: &[ServiceSocket],
@@ -191,7 +188,7 @@ async fn accept(network: Arc<Network>, listener: TcpListener) {
             continue;
         };
         let Some(host) = network.host_at(*local.ip()) else {
-            // Not a made-up address: without this listener, the guest would get a refused connection.
+            // The guest connected to its own address, where it does not listen: reset the connection, as the kernel would.
             _ = stream.set_zero_linger();
             continue;
         };

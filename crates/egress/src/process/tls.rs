@@ -72,8 +72,7 @@ impl Tls {
     }
 
     /// Performs the TLS handshake with a host, whose certificate must be trusted by the host system, and offers these
-    /// ALPN
-    /// protocols.
+    /// ALPN protocols.
     pub async fn connect(
         &self,
         host: &Host,

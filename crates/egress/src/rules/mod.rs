@@ -144,8 +144,8 @@ impl<'a> Access<'a> {
     /// Checks a request. Returns the credential of the first rule that allows it.
     ///
     /// No alternative spelling of a path bypasses a rule with paths: if there is such a rule, a path that is not plain
-    /// is
-    /// refused, and a path that the host could treat as a path of an earlier rule gets no credential of a later rule.
+    /// is refused, and a path that the host could treat as a path of an earlier rule gets no credential of a later
+    /// rule.
     ///
     /// # Errors
     /// Returns the reason for which the last rule refuses the request.

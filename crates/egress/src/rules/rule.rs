@@ -245,8 +245,7 @@ fn check_hosts(hosts: &HostPattern, reach: Reach) -> Result<(), RuleError> {
 }
 
 /// Returns whether a method can be allowed. `CONNECT` would open a connection to another host, and `TRACE` would echo
-/// the
-/// credential.
+/// the credential.
 pub(super) fn is_method(text: &str) -> bool {
     is_token(text)
         && !text.bytes().any(|it| it.is_ascii_lowercase())

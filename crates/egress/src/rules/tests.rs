@@ -170,8 +170,7 @@ fn first_rule_that_allows_a_request_sets_its_credential() {
 }
 
 /// Paths that some server reads as `/echo/h`: a server that resolves dots, merges slashes, decodes twice, cuts segments
-/// or
-/// ignores case.
+/// or ignores case.
 const SPELLINGS_OF_ECHO: [&str; 16] = [
     "/./echo/h",
     "/x/../echo/h",

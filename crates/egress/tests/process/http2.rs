@@ -279,8 +279,7 @@ fn path_spellings_do_not_get_a_withheld_credential_over_http2() {
 }
 
 /// A WebSocket needs HTTP/1, even to a host that has negotiated HTTP/2, and when the connection limit leaves no room
-/// for a
-/// second connection.
+/// for a second connection.
 #[test]
 fn websocket_to_an_http2_host_uses_http1() {
     let hosts = Hosts::new("http2-websocket");

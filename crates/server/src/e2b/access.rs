@@ -44,8 +44,7 @@ struct Signed {
 }
 
 /// The sandbox that the path names. Handlers extract it as a `Result` so that the request body is read first: a
-/// connection
-/// with an unread body is closed.
+/// connection with an unread body is closed.
 #[derive(Debug)]
 pub struct Named(pub Arc<Sandbox>);
 

@@ -230,8 +230,7 @@ fn add_subscriber(
 }
 
 /// Sends an event to all subscribers, and waits until at least one of them accepts it. Returns those that disconnected,
-/// and
-/// those that accepted nothing for `lag` after another one did: their streams are dropped.
+/// and those that accepted nothing for `lag` after another one did: their streams are dropped.
 fn send_to_all<'a>(
     subscribers: &'a [Sender<Bytes>],
     event: &Bytes,

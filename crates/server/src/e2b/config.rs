@@ -22,8 +22,7 @@ pub struct Config {
 
 impl Config {
     /// Returns the part that lists show and that stays in memory: strings that are too long end with `…`, and the
-    /// strings
-    /// after them are omitted.
+    /// strings after them are omitted.
     pub fn shortened(mut self) -> Self {
         let mut left = Left(MAX_LISTED);
         left.shorten(&mut self.cmd);

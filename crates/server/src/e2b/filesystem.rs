@@ -39,7 +39,7 @@ pub struct Move {
     destination: String,
 }
 
-/// Runs a function with_session the session that holds the sandbox's files.
+/// Runs a function with the session that holds the sandbox's files.
 async fn with_session<T: Send + 'static>(
     sandbox: &Sandbox,
     headers: &HeaderMap,
@@ -154,7 +154,7 @@ pub async fn list_dir(
     listed.await
 }
 
-/// Moves an entry. The guest's own Python performs the move, with_session the guest's permissions.
+/// Moves an entry. The guest's own Python performs the move, with the guest's permissions.
 pub async fn rename(
     State(app): State<Arc<App>>,
     Extension(sandbox): OfSandbox,

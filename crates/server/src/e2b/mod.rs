@@ -2,10 +2,8 @@
 //!
 //! The *control plane* creates and ends sandboxes, and requires a tenant's token. The *data plane* accesses a single
 //! sandbox: its code interpreter (port 49999 at E2B) and its daemon `envd` (port 49983). Both are served on the
-//! server's
-//! only port. A data-plane request names its sandbox in headers and presents the sandbox's token, which the control
-//! plane
-//! has issued.
+//! server's only port. A data-plane request names its sandbox in headers and presents the sandbox's token, which the
+//! control plane has issued.
 
 mod access;
 mod commands;
@@ -95,7 +93,7 @@ fn data_routes() -> Router<Arc<App>> {
         .merge(render_failures(rpc::stream_failed, streaming_calls()))
 }
 
-/// Returns the routes of unary unary_calls.
+/// Returns the routes of unary calls.
 fn unary_calls() -> Router<Arc<App>> {
     Router::new()
         .route("/filesystem.Filesystem/Stat", post(filesystem::stat))
@@ -118,7 +116,7 @@ fn unary_calls() -> Router<Arc<App>> {
         .route("/process.Process/{call}", any(rpc::unsupported))
 }
 
-/// Returns the routes of streaming unary_calls.
+/// Returns the routes of streaming calls.
 fn streaming_calls() -> Router<Arc<App>> {
     Router::new()
         .route("/filesystem.Filesystem/WatchDir", post(watch::watch_dir))
@@ -159,8 +157,7 @@ struct WorkPath {
 
 impl WorkPath {
     /// Parses a path as E2B's clients write it: relative, or absolute below `/home/user`, the home directory at E2B, or
-    /// below
-    /// `/work`, the home directory of guests here.
+    /// below `/work`, the home directory of guests here.
     fn new(path: &str) -> Result<Self, Failure> {
         let path = at_home(path);
         let text = if path.starts_with('/') {

@@ -141,8 +141,7 @@ async fn pause_sandbox(sandbox: &Sandbox) -> Result<(), Failure> {
 }
 
 /// Pauses the sessions of these contexts and takes them out. Cells that were sent before have ended, and no new ones
-/// start.
-/// If one session cannot be paused, all keep running: those already paused resume at their next use.
+/// start. If one session cannot be paused, all keep running: those already paused resume at their next use.
 async fn pause_sessions(contexts: &[Context]) -> Result<Vec<Session>, Failure> {
     let mut turns = Vec::new();
     for context in contexts {
@@ -170,8 +169,7 @@ fn too_slow() -> Failure {
 }
 
 /// Converts an error of a snapshot or pause. A session that has ended becomes a bad request, because the sandbox lives
-/// on:
-/// clients would take 404 for its end, and 409 for a completed pause.
+/// on: clients would take 404 for its end, and 409 for a completed pause.
 pub fn copy_failure(error: sandfork::Error) -> Failure {
     match error.kind() {
         ErrorKind::SessionEnded => {

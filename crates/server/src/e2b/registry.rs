@@ -283,8 +283,7 @@ impl Sandbox {
     }
 
     /// Extends the lifetime until the next attempt to pause, with exponential backoff: the sandbox itself may be what
-    /// fills the
-    /// disk.
+    /// fills the disk.
     pub fn pause_later(&self) {
         let failures = self.pause_failures.fetch_add(1, Ordering::Relaxed);
         self.extend(pause_backoff(failures));

@@ -1,8 +1,7 @@
 //! The protocol of SandboxFusion, which verl, SkyRL and the `sandbox-fusion` package use.
 //!
 //! Its clients can send a token only in the URL (`http://any:TOKEN@host`). They retry after status 504 and after a
-//! result
-//! whose status is `SandboxError`. The paths and fields are those of SandboxFusion
+//! result whose status is `SandboxError`. The paths and fields are those of SandboxFusion
 //! (<https://bytedance.github.io/SandboxFusion/>).
 
 mod language;
@@ -119,7 +118,7 @@ fn megabytes(limit: i64) -> Option<u64> {
 fn failed(failure: &Failure) -> Response {
     let message = failure.message();
     let status = match failure {
-        // These keep their headers, which list the authentication schemes or the allowed methods.
+        // The default response lists the authentication schemes; 405 has the same form on all paths.
         Failure::Unauthorized(_) | Failure::Method(_) => return failure.default_response(),
         Failure::Sandbox(_) => {
             let body =

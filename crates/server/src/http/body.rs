@@ -58,8 +58,7 @@ impl Bodies {
     }
 
     /// Drains an unneeded body, until the client pauses for too long or has sent twice the maximum length. A client
-    /// that is
-    /// still sending when its connection is closed would get a socket error instead of the response.
+    /// that is still sending when its connection is closed would get a socket error instead of the response.
     pub async fn discard(&self, mut body: Body) {
         let discard = async {
             let mut read = 0;

@@ -52,8 +52,7 @@ impl Budget {
     }
 
     /// Creates a sub-budget for a tenant. A tenant gets only a share, because clients decide how long they take to send
-    /// and to
-    /// read.
+    /// and to read.
     #[must_use]
     pub fn share(&self, bytes: u64) -> Self {
         let own = [pool(bytes)];
@@ -73,8 +72,7 @@ impl Budget {
     }
 
     /// Builds a JSON response, whose memory is reserved until it is sent. Serializing a list may take a while, so call
-    /// this on a
-    /// blocking thread.
+    /// this on a blocking thread.
     ///
     /// # Errors
     /// Returns an error if there is not enough memory.

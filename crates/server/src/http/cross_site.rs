@@ -1,6 +1,5 @@
 //! Rejects requests that a browser sends on behalf of another site (CSRF, DNS rebinding). A server on a person's own
-//! machine
-//! needs no token and is reachable from that person's browser, so any web page could otherwise run code.
+//! machine needs no token and is reachable from that person's browser, so any web page could otherwise run code.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
@@ -31,8 +30,7 @@ pub async fn reject_cross_site(
 }
 
 /// Checks a request. A server without tokens accepts only host names of this machine, because a name of an attacker's
-/// site may
-/// resolve to it too.
+/// site may resolve to it too.
 fn check(method: &Method, headers: &HeaderMap, needs_no_token: bool) -> Result<(), &'static str> {
     let text = |name: &str| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
     let host = text(HOST.as_str()).unwrap_or_default();

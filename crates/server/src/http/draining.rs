@@ -54,8 +54,7 @@ impl Draining {
 }
 
 /// Handles a request, or fails it when active requests are cancelled. What it runs is then cancelled, as for a client
-/// that
-/// disconnects.
+/// that disconnects.
 pub async fn until_cut_off(
     State(draining): State<Arc<Draining>>,
     request: Request,

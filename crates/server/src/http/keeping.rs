@@ -14,8 +14,7 @@ use hyper::body::{Frame, SizeHint};
 const MAX_CHUNK: usize = 64 << 10;
 
 /// Wraps a body that owns `kept` until it is sent, that is, until the connection has written the last bytes rather than
-/// only
-/// buffered them.
+/// only buffered them.
 pub fn keep_until_sent<T: Send + Sync + 'static>(body: Body, kept: T) -> Body {
     Body::new(Keeping {
         body,
@@ -25,8 +24,7 @@ pub fn keep_until_sent<T: Send + Sync + 'static>(body: Body, kept: T) -> Body {
 }
 
 /// A body in chunks, each of which shares ownership of `kept`: a connection drops the body itself as soon as it has
-/// buffered
-/// the last chunk.
+/// buffered the last chunk.
 struct Keeping<T> {
     body: Body,
     /// The rest of data that is too long for one chunk.

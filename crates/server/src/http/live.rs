@@ -57,8 +57,8 @@ pub struct LiveSender<T> {
 
 impl<T> LiveSender<T> {
     /// Sends an item. Blocks while the queue is full or memory is missing. Once the total wait exceeds the timeout,
-    /// this and all
-    /// later items are discarded. A disconnected client is noticed by its connection, which cancels the run.
+    /// this and all later items are discarded. A disconnected client is noticed by its connection, which cancels the
+    /// run.
     pub fn send(&mut self, (item, bytes): SizedItem<T>) {
         if self.is_too_slow.load(Ordering::Relaxed) {
             return;
@@ -101,10 +101,8 @@ type Running<T> = Pin<Box<dyn Future<Output = Result<(T, Held), Failure>> + Send
 
 impl<T> Live<T> {
     /// Starts a run with `begin`, and waits for its first item. The result of the run comes with its reserved memory. A
-    /// failure
-    /// after the first item becomes the last item. `timeout_left` limits the total time for which the run waits for its
-    /// client,
-    /// because other runs wait for its turn.
+    /// failure after the first item becomes the last item. `timeout_left` limits the total time for which the run waits
+    /// for its client, because other runs wait for its turn.
     ///
     /// # Errors
     /// Returns the failure if the run fails before any output.

@@ -33,8 +33,7 @@ impl TenantName {
 }
 
 /// Middleware that logs, counts and traces responses. The logged path is that of the route, because a request's own
-/// path may
-/// contain confidential parts.
+/// path may contain confidential parts.
 pub async fn log(
     State(metrics): State<Arc<Metrics>>,
     mut request: Request,
@@ -82,8 +81,7 @@ fn method_name(method: &Method) -> &'static str {
 const MAX_BUFFERED_LINES: usize = 4096;
 
 /// Starts logging: readable lines on a terminal, JSON otherwise. `SANDFORK_LOG=off` disables it. Dropping the returned
-/// guard
-/// flushes the buffered lines.
+/// guard flushes the buffered lines.
 pub fn begin_log() -> Option<WorkerGuard> {
     if std::env::var("SANDFORK_LOG").is_ok_and(|level| level == "off") {
         return None;

@@ -161,8 +161,7 @@ async fn connection_permit(
     unused: &Unused,
 ) -> Result<OwnedSemaphorePermit, AcquireError> {
     /// The interval at which another unused connection is closed: closing takes a moment, and connections in use now
-    /// may become
-    /// unused later.
+    /// may become unused later.
     const CLOSE_INTERVAL: Duration = Duration::from_millis(100);
     if let Ok(permit) = Arc::clone(permits).try_acquire_owned() {
         return Ok(permit);

@@ -1,8 +1,6 @@
 //! Connections that no tenant uses: those that have sent no request yet or none with a valid token, and idle ones. When
-//! the
-//! connection limit is reached, the connection that has been unused for longest is closed, because holding many
-//! connections
-//! costs a client nothing.
+//! the connection limit is reached, the connection that has been unused for longest is closed, because holding many
+//! connections costs a client nothing.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};

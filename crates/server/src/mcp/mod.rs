@@ -1,6 +1,5 @@
 //! The Model Context Protocol (<https://modelcontextprotocol.io>): serves sandboxes as tools, on `/mcp` and on standard
-//! input
-//! and output (`sandfork mcp`).
+//! input and output (`sandfork mcp`).
 //!
 //! A tool opens a session and returns its id, so that sessions are independent of connections.
 
@@ -40,8 +39,7 @@ const INSTRUCTIONS: &str = "Runs Python in sealed sandboxes. Use `run_python_cod
     use `open_session` for code in several steps that share variables and files.";
 
 /// The factor by which parsing a message exceeds the memory of its values: the library first parses into a generic
-/// value, then
-/// converts it.
+/// value, then converts it.
 const PARSE_FACTOR: u64 = 3;
 /// The factor by which strings with escapes exceed the length of the body while they are parsed.
 const ESCAPE_FACTOR: u64 = 2;

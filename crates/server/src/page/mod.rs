@@ -1,6 +1,5 @@
 //! The web page at `/`: shows activity, sessions and failures, and runs cells. It uses the API like any other client,
-//! with the
-//! token that the user enters, and renders text from guests only as text nodes.
+//! with the token that the user enters, and renders text from guests only as text nodes.
 
 use axum::Router;
 use axum::http::header::{
@@ -10,8 +9,7 @@ use axum::response::IntoResponse;
 use axum::routing::get;
 
 /// The content security policy: only the page's own script and style, requests to its own server, and inline images. No
-/// other
-/// page may frame it.
+/// other page may frame it.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; \
     base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 

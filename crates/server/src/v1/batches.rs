@@ -206,8 +206,7 @@ impl Tasks {
     }
 
     /// Serializes a result. If there is no memory for the output, a task that has run keeps its status without the
-    /// output,
-    /// because the client would otherwise run it again.
+    /// output, because the client would otherwise run it again.
     async fn written(&self, done: &Arc<Done>) -> Result<(Vec<u8>, Held), Failure> {
         let begun = Instant::now();
         loop {

@@ -22,8 +22,8 @@ pub fn are_accepted(headers: &HeaderMap) -> bool {
 }
 
 /// Streams the output of the run that `begin` starts, followed by its result in JSON. A failure before any output
-/// becomes the
-/// HTTP status, as without events. `output_timeout` limits the total time for which the run waits for its client.
+/// becomes the HTTP status, as without events. `output_timeout` limits the total time for which the run waits for its
+/// client.
 ///
 /// # Errors
 /// Returns the failure if the run fails before any output.

@@ -26,8 +26,7 @@ use crate::tenant::{Tenant, tenant_and_id};
 type OfTenant = Extension<Arc<Tenant>>;
 
 /// The session that the path names. Handlers extract it as a `Result` so that the request body is read first: a
-/// connection with
-/// an unread body is closed.
+/// connection with an unread body is closed.
 #[derive(Debug)]
 pub struct Named(pub Arc<Open>);
 

@@ -19,7 +19,7 @@ pub type FromHost = FilteredBody<Lease>;
 
 type Part = hyper::Result<Frame<Bytes>>;
 
-/// A body whose frames filter_frame through a filter.
+/// A body whose frames pass through a filter.
 pub struct FilteredBody<F> {
     body: Incoming,
     filter: F,
@@ -56,8 +56,7 @@ impl<F: Filter + Unpin> Body for FilteredBody<F> {
 }
 
 /// The filter of request bodies. Over HTTP/2 it refunds the bytes of a body to the rate limit of the network, because
-/// the
-/// byte quota already covers them.
+/// the byte quota already covers them.
 pub struct Counted(pub Option<Arc<Network>>);
 
 impl Filter for Counted {

@@ -1,6 +1,5 @@
 //! HTTP/2 over TLS: the server and client settings, and the limits that protect this process from a guest or a host.
-//! RFC
-//! 9113 makes the length of a request unambiguous, and hyper rejects violations.
+//! RFC 9113 makes the length of a request unambiguous, and hyper rejects violations.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
@@ -36,8 +35,7 @@ const MAX_UNSENT: usize = 16 << 10;
 const MAX_HEADER_LIST: u32 = 64 << 10;
 
 /// The bytes charged to the rate limit for each request. A request that is reset at once costs this process more than
-/// the
-/// bytes that it takes to send.
+/// the bytes that it takes to send.
 pub const REQUEST_COST: usize = 1024;
 
 /// The maximum wait of a throttled guest before the rate limit is checked again.

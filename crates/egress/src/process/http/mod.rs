@@ -142,7 +142,7 @@ struct Gate {
 }
 
 impl Gate {
-    /// Creates the gate of a connection on which the guest sends at max_requests `max_requests` concurrent requests.
+    /// Creates the gate of a connection on which the guest sends at most `max_requests` concurrent requests.
     fn new(
         network: &Arc<Network>,
         scheme: Scheme,

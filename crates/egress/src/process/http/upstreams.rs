@@ -25,8 +25,7 @@ struct Pool {
     /// Permits for concurrent requests.
     permits: Arc<Semaphore>,
     /// Permit for the first connection to a host, which the guest's own connection already pays for. Each further
-    /// connection
-    /// counts towards the policy's limit.
+    /// connection counts towards the policy's limit.
     first: Arc<Semaphore>,
     /// A connection that was opened before the first request. The lock is held while another connection is opened.
     dialled: tokio::sync::Mutex<Option<(Endpoint, Dialled)>>,
@@ -59,9 +58,8 @@ impl Drop for Lease {
 }
 
 impl Upstreams {
-    /// Creates a pool that contains at max_requests a connection opened earlier. `max_requests` is the guest's limit of
-    /// concurrent
-    /// requests.
+    /// Creates a pool that contains at most a connection opened earlier. `max_requests` is the guest's limit of
+    /// concurrent requests.
     pub fn new(
         network: &Arc<Network>,
         max_requests: usize,
@@ -145,8 +143,7 @@ impl Pool {
                 let closed = std::mem::take(&mut *locked(&self.idle));
                 if closed.is_empty() {
                     // All connections are in use. Each returns its own permit, so withhold this one: waiting for a
-                    // permit then
-                    // means waiting for a connection.
+                    // permit then means waiting for a connection.
                     permit.forget();
                 }
                 continue;
