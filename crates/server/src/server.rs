@@ -296,7 +296,7 @@ async fn reload_tokens_on_hangup(mut hangup: Signal, app: Arc<App>) {
         let reload = move || match app.authenticator.reload() {
             Ok(()) => tracing::info!("the tokens were reloaded"),
             Err(error) => {
-                tracing::error!("the tokens could not be reloaded and stay unchanged: {error}")
+                tracing::error!("the tokens could not be reloaded and stay unchanged: {error}");
             }
         };
         // Reading files blocks.

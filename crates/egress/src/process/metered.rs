@@ -30,7 +30,7 @@ pub struct Meter {
 
 impl Meter {
     /// Returns the number of bytes that may be transferred now; 0 if the quota is used up.
-    pub fn room(&self) -> usize {
+    pub fn remaining(&self) -> usize {
         usize::try_from(self.network.bytes.left()).unwrap_or(usize::MAX)
     }
 
@@ -45,7 +45,7 @@ impl Meter {
     }
 
     fn check(&self) -> io::Result<()> {
-        match self.room() {
+        match self.remaining() {
             0 => Err(io::ErrorKind::QuotaExceeded.into()),
             _ => Ok(()),
         }

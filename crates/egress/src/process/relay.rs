@@ -40,7 +40,7 @@ async fn relay_direction(
         from.readable().await?;
         let moved = from.try_io(Interest::READABLE, || {
             // Other connections share the quota, but no other task runs between this check and the charge.
-            match meter.room().min(pipe.capacity) {
+            match meter.remaining().min(pipe.capacity) {
                 0 => Err(io::ErrorKind::QuotaExceeded.into()),
                 room => pipe.fill(from, room).inspect(|moved| count(meter, *moved)),
             }
