@@ -54,11 +54,13 @@ fn send(stream: &mut impl Write) {
 fn receive(stream: &mut (impl Read + Write), port: u16) -> f64 {
     let start = Instant::now();
     let request = REQUEST.replace("PORT", &port.to_string());
-    stream.write_all(request.as_bytes()).expect("it reads");
+    stream
+        .write_all(request.as_bytes())
+        .expect("the peer reads");
     read_head(stream);
     let (mut buffer, mut received) = (vec![0; 1 << 18], 0);
     while received < BYTES {
-        match stream.read(&mut buffer).expect("it sends") {
+        match stream.read(&mut buffer).expect("the peer sends") {
             0 => panic!("it ended after {received}"),
             length => received += length,
         }
@@ -157,7 +159,7 @@ fn main() {
     setup.bytes = u64::MAX;
     setup.trust = Some(hosts.file());
     let scene = setup.start(&[secure.port]);
-    let theirs = std::fs::read_to_string(hosts.file()).expect("it is there");
+    let theirs = std::fs::read_to_string(hosts.file()).expect("a readable file");
     let rounds = (0..ROUNDS).map(|_| {
         let measured = |trusted: &str, stream: TcpStream| {
             receive(&mut client(trusted, "a.example", stream), secure.port)

@@ -82,7 +82,7 @@ fn start(program: &Path) -> (Server, u16) {
     let stdout = server.stdout.take().expect("it is piped");
     BufReader::new(stdout).read_line(&mut line).unwrap();
     let port = line.trim_end().rsplit(':').next().unwrap();
-    (Server(server), port.parse().expect("it says its port"))
+    (Server(server), port.parse().expect("a port"))
 }
 
 fn program(number: u32) -> String {

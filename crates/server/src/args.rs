@@ -55,7 +55,7 @@ pub struct SandboxArguments {
     /// The configuration file: these options and more (docs/server.md)
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// The default policy: a built-in name or a file [default: standard]
+    /// The policy: a built-in name or a file; a tenant's own takes precedence [default: standard]
     #[arg(long, value_name = "POLICY")]
     pub policy: Option<String>,
     /// Override a policy key, such as `limits.memory=1GiB`

@@ -276,7 +276,7 @@ mod tests {
     fn of(text: &str, mut arguments: ServeArguments) -> Result<Config, StartError> {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("server.toml");
-        fs::write(&path, text).expect("it is written");
+        fs::write(&path, text).expect("a successful write");
         arguments.sandboxes.config = Some(path);
         Config::of(&arguments)
     }
@@ -285,7 +285,7 @@ mod tests {
     fn tenant_table_overrides_the_default() {
         let text = "[default]\npolicy = 'strict'\nruns = 3\nset = ['limits.pids=9']\n\
                     [tenants.alpha]\npolicy = 'alpha.toml'\nsessions = 5\nmemory = '1GiB'\ncpu_an_hour = '10min'";
-        let config = of(text, ServeArguments::default()).expect("it is read");
+        let config = of(text, ServeArguments::default()).expect("a valid configuration");
         assert_eq!(config.profile("beta").policy, "strict");
         let alpha = config.profile("alpha");
         assert!(
@@ -315,7 +315,7 @@ mod tests {
             "listen = '127.0.0.1:1'\nqueue = 1\n[default]\npolicy = 'strict'",
             arguments,
         )
-        .expect("it is read");
+        .expect("a valid configuration");
         assert_eq!((config.listen.port(), config.queue), (9, 7));
         assert_eq!(config.others.policy, "data-science");
     }

@@ -227,7 +227,7 @@ mod tests {
     fn valid_json_is_embedded_and_invalid_json_is_text() {
         let written = |kind, text: &str| {
             let data = mime_data(kind, Cow::Borrowed(text));
-            serde_json::to_string(&data).expect("it is written")
+            serde_json::to_string(&data).expect("a successful write")
         };
         let text = "{\"a\":\r\n [1, \"\\n\", 12345678901234567890123]}";
         let line = r#"{"a":   [1, "\n", 12345678901234567890123]}"#;
@@ -236,10 +236,10 @@ mod tests {
         assert_eq!(written("text/plain", "[]"), r#""[]""#);
         let deep = "[".repeat(1000) + &"]".repeat(1000);
         for no_json in ["{", "1 1", "\"\\ud800\"", "1e999", "", &deep] {
-            let quoted = serde_json::to_string(no_json).expect("it is written");
+            let quoted = serde_json::to_string(no_json).expect("a successful write");
             assert_eq!(written("application/json", no_json), quoted);
         }
-        let bytes = serde_json::to_string(&MimeData::Bytes(b"abcd")).expect("it is written");
+        let bytes = serde_json::to_string(&MimeData::Bytes(b"abcd")).expect("a successful write");
         assert_eq!(bytes, r#""YWJjZA==""#);
     }
 }

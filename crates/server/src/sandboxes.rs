@@ -194,7 +194,7 @@ mod tests {
             set: Vec::new(),
             quota: crate::account::Quota::default(),
         };
-        let sandboxes = Sandboxes::new(profile).expect("it is a policy");
+        let sandboxes = Sandboxes::new(profile).expect("a policy");
         let variant = |memory| Variant {
             memory: Some(memory),
             ..Variant::default()

@@ -178,7 +178,7 @@ fn start(arguments: &ServeArguments, transport: Transport) -> Result<(), StartEr
     let traces = collector.map(|collector| Traces::to(collector, runtime.handle()));
     let traces = traces
         .transpose()
-        .map_err(|error| StartError::Usage(format!("the collector of traces: {error}")))?;
+        .map_err(|error| StartError::Usage(format!("trace collector: {error}")))?;
     runtime.spawn(run_housekeeping(Arc::clone(&app)));
     let served = match (transport, tenants.into_iter().next()) {
         (Transport::Stdio, Some(tenant)) => {

@@ -201,7 +201,7 @@ mod tests {
     fn lines_have_an_optional_tenant_and_expiry() {
         let text =
             format!("# two\n\n{TOKEN}1\nalpha {TOKEN}2\nbeta {TOKEN}3 2027-01-31T12:00:00Z\n");
-        let tokens = Tokens::read(&text).expect("it is read");
+        let tokens = Tokens::read(&text).expect("a valid token file");
         let now = humantime::parse_rfc3339("2027-01-31T11:59:59Z").expect("a time");
         let tenant = |number| {
             tokens
@@ -218,10 +218,10 @@ mod tests {
 
     #[test]
     fn generated_line_accepts_the_generated_token() {
-        let (token, line) = generate("alpha").expect("it is drawn");
+        let (token, line) = generate("alpha").expect("random bytes");
         assert!(!line.contains(&token));
         assert!(!has_plain_tokens(&line) && has_plain_tokens(&token));
-        let tokens = Tokens::read(&line).expect("it is read");
+        let tokens = Tokens::read(&line).expect("a valid token file");
         let tenant = tokens.tenant_of(&token, SystemTime::now());
         assert_eq!(tenant.map(|it| &**it), Ok("alpha"));
     }

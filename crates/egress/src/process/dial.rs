@@ -306,7 +306,7 @@ mod tests {
     fn attempted(public: &[usize]) -> (Result<Vec<IpAddr>, Refusal>, usize) {
         let rules = Rules::of_hosts(&["a.example"]);
         let host = "a.example".parse().expect("a host");
-        let access = rules.access(&host, 443).expect("it is allowed");
+        let access = rules.access(&host, 443).expect("the rules allow it");
         let addresses = many();
         let checked = Cell::new(0);
         let class_of = async |address| {
@@ -339,7 +339,7 @@ mod tests {
     fn address_checks_yield_to_other_tasks() {
         let rules = Rules::of_hosts(&["a.example"]);
         let host = "a.example".parse().expect("a host");
-        let access = rules.access(&host, 443).expect("it is allowed");
+        let access = rules.access(&host, 443).expect("the rules allow it");
         let turns = RefCell::new(String::new());
         let class_of = async |_| {
             turns.borrow_mut().push('a');

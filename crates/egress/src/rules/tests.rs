@@ -137,7 +137,7 @@ fn most_specific_host_pattern_decides() {
     assert_eq!(access("b.c", 443).map(drop), Err(Refusal::Host));
     assert_eq!(access("y.a.b.c", 443).map(drop), Err(Refusal::Port));
     assert!(access("y.a.b.c", 8080).is_ok());
-    let exact = access("x.a.b.c", 443).expect("it is allowed");
+    let exact = access("x.a.b.c", 443).expect("the rules allow it");
     assert!(exact.inspects_requests());
     let request = |method, path| exact.request(method, path).map(drop);
     assert_eq!(request("GET", "/anything?a=b"), Ok(()));
@@ -158,9 +158,9 @@ fn first_rule_that_allows_a_request_sets_its_credential() {
         r#"{"host":"a.b","methods":["POST"],"credential":{"header":"X","value":"write"}}"#,
         r#"{"host":"a.b","methods":["HEAD"]}"#,
     ]);
-    let access = rules.access(&host("a.b"), 443).expect("it is allowed");
+    let access = rules.access(&host("a.b"), 443).expect("the rules allow it");
     let value = |method, path| {
-        let credential = access.request(method, path).expect("it is allowed");
+        let credential = access.request(method, path).expect("the rules allow it");
         credential.map(|credential| credential.value.as_str())
     };
     assert_eq!(value("GET", "/"), Some("read"));
@@ -203,7 +203,7 @@ fn path_spellings_do_not_bypass_an_earlier_rule() {
         (other, some),
     ] {
         let rules = rules(&[first, last]);
-        let access = rules.access(&host("a.b"), 443).expect("it is allowed");
+        let access = rules.access(&host("a.b"), 443).expect("the rules allow it");
         let value = |path| {
             let credential = access.request("GET", path)?;
             Ok(credential.map(|it| it.value.as_str()))
@@ -231,10 +231,12 @@ fn any_path_is_allowed_where_no_rule_has_paths() {
         r#"{"host":"a.b.c","ports":[8080],"paths":["/echo/*"]}"#,
         r#"{"host":"*.b.c","paths":["/echo/*"]}"#,
     ]);
-    let access = rules.access(&host("a.b.c"), 443).expect("it is allowed");
+    let access = rules
+        .access(&host("a.b.c"), 443)
+        .expect("the rules allow it");
     for path in SPELLINGS_OF_ECHO.iter().chain(&["*", "/%ff"]) {
         for (method, expected) in [("GET", false), ("POST", true)] {
-            let credential = access.request(method, path).expect("it is allowed");
+            let credential = access.request(method, path).expect("the rules allow it");
             assert_eq!(credential.is_some(), expected, "{method} {path}");
         }
     }
@@ -250,7 +252,7 @@ fn similar_path_falls_to_a_rule_with_the_same_credential() {
         &format!(r#"{{"host":"a.b","paths":["/A/*","/a"],{credential}}}"#),
         r#"{"host":"a.b","methods":["GET"]}"#,
     ]);
-    let access = rules.access(&host("a.b"), 443).expect("it is allowed");
+    let access = rules.access(&host("a.b"), 443).expect("the rules allow it");
     let gets = |path| access.request("GET", path).map(|it| it.is_some());
     for path in ["/a/x", "/A/x", "/a"] {
         assert_eq!(gets(path), Ok(true), "{path}");

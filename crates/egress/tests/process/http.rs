@@ -55,7 +55,9 @@ fn connection_is_kept_alive() {
             "GET /{nth} HTTP/1.1\r\nHost: a.example:{}\r\n\r\n",
             server.port
         );
-        stream.write_all(request.as_bytes()).expect("it reads");
+        stream
+            .write_all(request.as_bytes())
+            .expect("the peer reads");
         assert!(read_head(&mut stream).starts_with("HTTP/1.1 200"));
         let body = read_head(&mut stream);
         assert!(body.starts_with(&format!("GET /{nth} ")), "{body}");
@@ -76,7 +78,9 @@ fn closed_upstream_connection_is_replaced() {
     let mut stream = scene.connect("a.example", server.port);
     for _ in 0..3 {
         let request = format!("GET / HTTP/1.1\r\nHost: a.example:{}\r\n\r\n", server.port);
-        stream.write_all(request.as_bytes()).expect("it reads");
+        stream
+            .write_all(request.as_bytes())
+            .expect("the peer reads");
         assert!(read_head(&mut stream).starts_with("HTTP/1.1 200"));
     }
     assert_eq!(server.count(), 3);
@@ -106,7 +110,9 @@ fn idempotent_request_is_retried() {
             server.port
         );
         for expected in [200, status] {
-            stream.write_all(request.as_bytes()).expect("it reads");
+            stream
+                .write_all(request.as_bytes())
+                .expect("the peer reads");
             let head = read_head(&mut stream);
             let expected = format!("HTTP/1.1 {expected} ");
             assert!(head.starts_with(&expected), "{method}: {head}");
@@ -227,7 +233,7 @@ fn body_is_framed_anew() {
     let server = Server::new(|mut stream, own| {
         let head = read_head(&mut stream);
         let mut body = [0; 64];
-        let length = stream.read(&mut body).expect("it sends");
+        let length = stream.read(&mut body).expect("the peer sends");
         let body = String::from_utf8_lossy(&body[..length]).into_owned();
         own.heads.lock().expect("no panic").push(head + &body);
         _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
@@ -256,7 +262,9 @@ fn proxy_checks_each_request_by_its_host() {
     let mut stream = scene.connect_proxy();
     let request = |stream: &mut TcpStream, target: &str, host: &str| {
         let request = format!("GET http://{target}/ HTTP/1.1\r\nHost: {host}\r\n\r\n");
-        stream.write_all(request.as_bytes()).expect("it reads");
+        stream
+            .write_all(request.as_bytes())
+            .expect("the peer reads");
         let head = read_head(stream);
         let length = head.to_lowercase();
         let length = length
@@ -264,7 +272,7 @@ fn proxy_checks_each_request_by_its_host() {
             .nth(1)
             .and_then(|it| it.split("\r\n").next());
         let mut body = vec![0; length.expect("a length").parse().expect("a number")];
-        stream.read_exact(&mut body).expect("it is there");
+        stream.read_exact(&mut body).expect("the whole body");
         head
     };
     let own = format!("a.example:{}", server.port);
@@ -293,14 +301,16 @@ fn only_websocket_upgrades_are_forwarded() {
              HTTP2-Settings: AAMAAABkAAQAAP__\r\n\r\n",
             server.port
         );
-        stream.write_all(request.as_bytes()).expect("it reads");
+        stream
+            .write_all(request.as_bytes())
+            .expect("the peer reads");
         (read_head(&mut stream), stream)
     };
     let (head, mut stream) = asks("websocket");
     assert!(head.starts_with("HTTP/1.1 101"), "{head}");
-    stream.write_all(b"hello").expect("it reads");
+    stream.write_all(b"hello").expect("the peer reads");
     let mut answer = [0; 10];
-    stream.read_exact(&mut answer).expect("it answers");
+    stream.read_exact(&mut answer).expect("the peer answers");
     assert_eq!(&answer, b"firsthello");
     let (head, _) = asks("h2c");
     assert!(head.starts_with("HTTP/1.1 200"), "{head}");

@@ -33,8 +33,8 @@ pub fn runtime() -> Runtime {
 }
 
 fn tokio_stream(stream: std::net::TcpStream) -> tokio::net::TcpStream {
-    stream.set_nonblocking(true).expect("it is a socket");
-    tokio::net::TcpStream::from_std(stream).expect("it is a socket")
+    stream.set_nonblocking(true).expect("a socket");
+    tokio::net::TcpStream::from_std(stream).expect("a socket")
 }
 
 /// Formats a request as the server received it.
@@ -110,7 +110,7 @@ pub async fn guest(scene: &Scene, server: &Server) -> Sender {
     let stream = TokioIo::new(connect(scene, server, HTTP2).await);
     let (sender, connection) = http2::handshake(TokioExecutor::new(), stream)
         .await
-        .expect("it speaks HTTP/2");
+        .expect("an HTTP/2 handshake");
     tokio::spawn(connection);
     sender
 }
@@ -293,13 +293,19 @@ fn websocket_to_an_http2_host_uses_http1() {
         let mut stream = connect(&scene, &server, HTTP1).await;
         let host = format!("Host: a.example:{}\r\n", server.port);
         let plain = format!("GET / HTTP/1.1\r\n{host}\r\n");
-        stream.write_all(plain.as_bytes()).await.expect("it reads");
+        stream
+            .write_all(plain.as_bytes())
+            .await
+            .expect("the peer reads");
         let mut answer = vec![0; 4096];
         let length = stream.read(&mut answer).await.expect("an answer");
         assert!(answer[..length].starts_with(b"HTTP/1.1 200 "));
         let switch =
             format!("GET / HTTP/1.1\r\n{host}Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n");
-        stream.write_all(switch.as_bytes()).await.expect("it reads");
+        stream
+            .write_all(switch.as_bytes())
+            .await
+            .expect("the peer reads");
         let mut answer = String::new();
         while !answer.ends_with("hello") {
             let mut byte = [0];
@@ -320,7 +326,7 @@ fn request_trailers_are_not_forwarded() {
     runtime().block_on(async {
         let stream = TokioIo::new(connect(&scene, &server, HTTP2).await);
         let handshake = http2::handshake(TokioExecutor::new(), stream);
-        let (mut guest, connection) = handshake.await.expect("it speaks HTTP/2");
+        let (mut guest, connection) = handshake.await.expect("an HTTP/2 handshake");
         tokio::spawn(connection);
         let mut trailers = hyper::HeaderMap::new();
         trailers.insert("authorization", "Bearer guest".parse().expect("a value"));

@@ -29,9 +29,7 @@ const ACK: u8 = 1;
 const JUDGED: &str = r#","methods":["GET","POST"]"#;
 
 fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
-    let length = u32::try_from(payload.len())
-        .expect("it is short")
-        .to_be_bytes();
+    let length = u32::try_from(payload.len()).expect("short").to_be_bytes();
     let mut frame = length[1..].to_vec();
     frame.extend([kind, flags]);
     frame.extend(stream.to_be_bytes());
@@ -44,7 +42,7 @@ fn head(server: &Server, method: u8, path: &str) -> Vec<u8> {
     let authority = format!("a.example:{}", server.port);
     let mut head = vec![method, 0x87];
     for (name, value) in [(1, authority.as_str()), (4, path)] {
-        head.extend([name, u8::try_from(value.len()).expect("it is short")]);
+        head.extend([name, u8::try_from(value.len()).expect("short")]);
         head.extend(value.as_bytes());
     }
     head
@@ -59,9 +57,9 @@ impl Frames {
     async fn new(scene: &Scene, server: &Server, settings: &[u8]) -> Self {
         let mut stream = connect(scene, server, HTTP2).await;
         let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-        stream.write_all(preface).await.expect("it reads");
+        stream.write_all(preface).await.expect("the peer reads");
         let settings = frame(SETTINGS, 0, 0, settings);
-        stream.write_all(&settings).await.expect("it reads");
+        stream.write_all(&settings).await.expect("the peer reads");
         Self(stream)
     }
 
@@ -224,7 +222,7 @@ fn endless_headers_are_refused() {
         block.extend([b'y'; 2976]);
         block.extend([0xbe; 4000]);
         let bytes = frame(HEADERS, END_HEADERS | END_STREAM, 1, &block);
-        frames.0.write_all(&bytes).await.expect("it reads");
+        frames.0.write_all(&bytes).await.expect("the peer reads");
         frames.verdict().await;
     });
     assert_eq!(server.heads(), [""; 0]);
@@ -241,7 +239,7 @@ fn ambiguous_http2_requests_are_not_forwarded() {
                 let mut frames = Frames::new(&scene, &server, &[]).await;
                 let head = head(&server, GET, path);
                 let bytes = frame(HEADERS, END_HEADERS | END_STREAM, 1, &head);
-                frames.0.write_all(&bytes).await.expect("it reads");
+                frames.0.write_all(&bytes).await.expect("the peer reads");
                 // Status 400 is an entry of the HPACK static table.
                 let verdict = frames.verdict().await;
                 let is_refused =
@@ -258,7 +256,7 @@ fn ambiguous_http2_requests_are_not_forwarded() {
                 head.extend([0x0f, 0x0d, 1, b'4']);
                 let mut bytes = frame(HEADERS, END_HEADERS, 1, &head);
                 bytes.extend(frame(DATA, flags, 1, body));
-                frames.0.write_all(&bytes).await.expect("it reads");
+                frames.0.write_all(&bytes).await.expect("the peer reads");
                 let verdict = frames.verdict().await;
                 assert!(
                     verdict.as_ref().is_none_or(|it| it.0 != HEADERS),
@@ -276,11 +274,11 @@ fn ambiguous_http2_requests_are_not_forwarded() {
                 let mut frames = Frames::new(&scene, &server, &[]).await;
                 let mut head = head(&server, GET, "/");
                 for text in ["", name, value] {
-                    head.push(u8::try_from(text.len()).expect("it is short"));
+                    head.push(u8::try_from(text.len()).expect("short"));
                     head.extend(text.as_bytes());
                 }
                 let bytes = frame(HEADERS, END_HEADERS | END_STREAM, 1, &head);
-                frames.0.write_all(&bytes).await.expect("it reads");
+                frames.0.write_all(&bytes).await.expect("the peer reads");
                 let verdict = frames.verdict().await;
                 assert!(
                     verdict.as_ref().is_none_or(|it| it.0 != HEADERS),
@@ -310,11 +308,11 @@ fn unread_responses_apply_back_pressure() {
             .0
             .write_all(&frame(SETTINGS, ACK, 0, &[]))
             .await
-            .expect("it reads");
+            .expect("the peer reads");
         for nth in 0..32 {
             let head = head(&server, GET, "/large");
             let bytes = frame(HEADERS, END_HEADERS | END_STREAM, 2 * nth + 1, &head);
-            frames.0.write_all(&bytes).await.expect("it reads");
+            frames.0.write_all(&bytes).await.expect("the peer reads");
         }
         // Each response has begun to arrive.
         for _ in 0..32 {

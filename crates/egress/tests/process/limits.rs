@@ -49,7 +49,7 @@ fn byte_quota_ends_connections() {
     let mut setup = setup(server.port);
     setup.bytes = 100_000;
     let scene = setup.start(&[server.port]);
-    let mut stream = open(&scene, server.port).expect("it is allowed");
+    let mut stream = open(&scene, server.port).expect("the rules allow it");
     let sent = stream.try_clone().expect("a copy");
     let write = std::thread::spawn(move || (&sent).write_all(&vec![0; 10_000_000]));
     let received = read_all(&mut stream).len();
@@ -72,7 +72,9 @@ fn byte_quota_applies_after_an_upgrade() {
         "GET / HTTP/1.1\r\nHost: a.example:{}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n",
         server.port
     );
-    stream.write_all(request.as_bytes()).expect("it reads");
+    stream
+        .write_all(request.as_bytes())
+        .expect("the peer reads");
     assert!(read_head(&mut stream).starts_with("HTTP/1.1 101"));
     let sent = stream.try_clone().expect("a copy");
     let write = std::thread::spawn(move || (&sent).write_all(&vec![0; 10_000_000]));
@@ -125,7 +127,9 @@ fn upstream_connections_are_rate_limited() {
         let authority = format!("{}:{}", hosts[nth % 2], server.port);
         // The server echoes the request head as the body.
         let request = format!("GET http://{authority}/ HTTP/1.1\r\nHost: {authority}\r\n\r\n");
-        stream.write_all(request.as_bytes()).expect("it reads");
+        stream
+            .write_all(request.as_bytes())
+            .expect("the peer reads");
         assert!(read_head(&mut stream).starts_with("HTTP/1.1 200"));
         assert!(read_head(&mut stream).starts_with("GET / "));
         nth += 1;
@@ -158,13 +162,17 @@ fn slow_connections_do_not_delay_others() {
                 0 => scene.connect("a.example", server.port),
                 _ => scene.connect_proxy(),
             };
-            stream.write_all(openings[nth / 2 % 4]).expect("it reads");
+            stream
+                .write_all(openings[nth / 2 % 4])
+                .expect("the peer reads");
             stream
         })
         .collect();
     let mut stream = scene.connect("a.example", server.port);
     let request = format!("GET / HTTP/1.1\r\nHost: a.example:{}\r\n\r\n", server.port);
-    stream.write_all(request.as_bytes()).expect("it reads");
+    stream
+        .write_all(request.as_bytes())
+        .expect("the peer reads");
     assert!(read_head(&mut stream).starts_with("HTTP/1.1 200"));
     // Longer than each timeout. The longest applies to the head of a request that has begun.
     for mut stream in slow {

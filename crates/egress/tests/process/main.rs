@@ -39,5 +39,5 @@ fn inherited_descriptors_are_closed() {
     thread::spawn(move || ended.send(reader.read_to_end(&mut Vec::new())));
     // The reader gets EOF once the last copy of the write end is closed.
     let read = end.recv_timeout(LONG).expect("nothing holds it");
-    assert_eq!(read.expect("it is a pipe"), 0);
+    assert_eq!(read.expect("a pipe"), 0);
 }

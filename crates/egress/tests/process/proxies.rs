@@ -18,9 +18,9 @@ fn rules(port: u16) -> [String; 2] {
 }
 
 fn echoes(stream: &mut TcpStream) {
-    stream.write_all(b"hello").expect("it reads");
+    stream.write_all(b"hello").expect("the peer reads");
     let mut answer = [0; 5];
-    stream.read_exact(&mut answer).expect("it answers");
+    stream.read_exact(&mut answer).expect("the peer answers");
     assert_eq!(&answer, b"hello");
 }
 
@@ -47,22 +47,24 @@ fn bytes_sent_with_connect_are_forwarded() {
     let mut stream = scene.connect_proxy();
     let target = format!("db.example:{}", server.port);
     let request = format!("CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n\r\nat once");
-    stream.write_all(request.as_bytes()).expect("it reads");
+    stream
+        .write_all(request.as_bytes())
+        .expect("the peer reads");
     assert!(read_head(&mut stream).starts_with("HTTP/1.1 200"));
     let mut answer = [0; 7];
-    stream.read_exact(&mut answer).expect("it answers");
+    stream.read_exact(&mut answer).expect("the peer answers");
     assert_eq!(&answer, b"at once");
 }
 
 fn socks(scene: &Scene, request: &[u8]) -> (TcpStream, Vec<u8>) {
     let mut stream = scene.connect_proxy();
-    stream.write_all(&[5, 1, 0]).expect("it reads");
+    stream.write_all(&[5, 1, 0]).expect("the peer reads");
     let mut welcome = [0; 2];
-    stream.read_exact(&mut welcome).expect("it answers");
+    stream.read_exact(&mut welcome).expect("the peer answers");
     assert_eq!(welcome, [5, 0]);
-    stream.write_all(request).expect("it reads");
+    stream.write_all(request).expect("the peer reads");
     let mut answer = [0; 10];
-    stream.read_exact(&mut answer).expect("it answers");
+    stream.read_exact(&mut answer).expect("the peer answers");
     (stream, answer.to_vec())
 }
 
@@ -112,14 +114,14 @@ fn longest_socks_name_may_arrive_in_two_segments() {
     let request = socks_name(&name, server.port);
     let (first, last) = request.split_at(request.len() - 1);
     let mut stream = scene.connect_proxy();
-    stream.write_all(&[5, 1, 0]).expect("it reads");
-    stream.read_exact(&mut [0; 2]).expect("it answers");
-    stream.write_all(first).expect("it reads");
+    stream.write_all(&[5, 1, 0]).expect("the peer reads");
+    stream.read_exact(&mut [0; 2]).expect("the peer answers");
+    stream.write_all(first).expect("the peer reads");
     // Nothing indicates that the process has read the first segment.
     std::thread::sleep(Duration::from_millis(200));
-    stream.write_all(last).expect("it reads");
+    stream.write_all(last).expect("the peer reads");
     let mut answer = [0; 10];
-    stream.read_exact(&mut answer).expect("it answers");
+    stream.read_exact(&mut answer).expect("the peer answers");
     assert_eq!(answer[1], 0);
     echoes(&mut stream);
 }
@@ -140,16 +142,16 @@ fn proxy_to(port: u16) -> Server {
         own.heads.lock().expect("no panic").push(head.clone());
         if head.starts_with("CONNECT refused.example") {
             let refusal = b"HTTP/1.1 407 Proxy Authentication Required\r\n\r\n";
-            stream.write_all(refusal).expect("it reads");
+            stream.write_all(refusal).expect("the peer reads");
             return;
         }
-        let mut host = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("it listens");
+        let mut host = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("the peer listens");
         if head.starts_with("CONNECT ") {
             stream
                 .write_all(b"HTTP/1.1 200 OK\r\n\r\n")
-                .expect("it reads");
+                .expect("the peer reads");
         } else {
-            host.write_all(head.as_bytes()).expect("it reads");
+            host.write_all(head.as_bytes()).expect("the peer reads");
         }
         let (mut from, mut to) = (stream.try_clone().unwrap(), host.try_clone().unwrap());
         std::thread::spawn(move || std::io::copy(&mut from, &mut to));
@@ -182,7 +184,7 @@ fn public_hosts_are_reached_through_the_policys_proxy() {
     assert!(head.starts_with("HTTP/1.1 200"), "{head}");
     stream
         .write_all(b"GET /y HTTP/1.1\r\nHost: z\r\n\r\n")
-        .expect("it reads");
+        .expect("the peer reads");
     assert!(read_head(&mut stream).starts_with("HTTP/1.1 200"));
     let (head, _) = scene.tunnel("refused.example:443");
     assert!(head.starts_with("HTTP/1.1 502"), "{head}");

@@ -23,7 +23,7 @@ fn bytes_are_relayed_unchanged_in_both_directions() {
     let mut writer = stream.try_clone().expect("a copy");
     let expected = sent.clone();
     let write = std::thread::spawn(move || {
-        writer.write_all(&sent).expect("it reads");
+        writer.write_all(&sent).expect("the peer reads");
         // EOF is forwarded too, and bytes in the other direction still arrive.
         writer.shutdown(Shutdown::Write).expect("it is open");
     });
@@ -46,7 +46,7 @@ fn bytes_are_relayed_unchanged_in_both_directions() {
 #[test]
 fn server_may_send_first() {
     let server = Server::new(|mut stream, _| {
-        stream.write_all(b"220 ready\r\n").expect("it reads");
+        stream.write_all(b"220 ready\r\n").expect("the peer reads");
         _ = stream.read(&mut [0; 16]);
     });
     let scene = Setup::new(&[rule(server.port)], &["db.example"]).start(&[server.port]);
@@ -62,7 +62,7 @@ fn host_that_does_not_listen_is_unreachable() {
     let (family, kind) = (AddressFamily::Inet, SockType::Stream);
     let silent = socket(family, kind, SockFlag::SOCK_CLOEXEC, None).expect("a socket");
     bind(silent.as_raw_fd(), &SockaddrIn::new(127, 0, 0, 1, 0)).expect("a port");
-    let bound: SockaddrIn = getsockname(silent.as_raw_fd()).expect("it is bound");
+    let bound: SockaddrIn = getsockname(silent.as_raw_fd()).expect("the socket is bound");
     let port = bound.port();
     let scene = Setup::new(&[rule(port)], &["db.example"]).start(&[]);
     let (head, _) = scene.tunnel(&format!("db.example:{port}"));
@@ -75,8 +75,8 @@ fn closing_the_link_ends_the_workers_connections() {
     let server = Server::echo();
     let mut scene = Setup::new(&[rule(server.port)], &["db.example"]).start(&[server.port]);
     let mut stream = scene.connect("db.example", server.port);
-    stream.write_all(b"x").expect("it reads");
-    stream.read_exact(&mut [0]).expect("it answers");
+    stream.write_all(b"x").expect("the peer reads");
+    stream.read_exact(&mut [0]).expect("the peer answers");
     scene.link = None;
     assert_eq!(read_all(&mut stream), b"");
 }

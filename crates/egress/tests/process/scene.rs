@@ -95,7 +95,7 @@ impl Setup {
             .stdin(theirs)
             .stdout(Stdio::null())
             .spawn()
-            .expect("it starts");
+            .expect("the process starts");
         let rule = |text: &String| -> Rule { serde_json::from_str(text).expect("a rule") };
         let rules = Rules::new(self.rules.iter().map(rule).collect()).expect("rules");
         let start = ToEgress::Start(Box::new(Start {
@@ -114,7 +114,7 @@ impl Setup {
             filter: vec![NO_FILTER],
             landlock_abi: 1,
         }));
-        send_message(control.as_fd(), &start, &[]).expect("it listens");
+        send_message(control.as_fd(), &start, &[]).expect("the peer listens");
         let authority = match receive(control.as_fd()) {
             Some(FromEgress::Ready(authority)) => authority,
             other => panic!("{other:?}"),
@@ -147,7 +147,7 @@ pub struct Scene {
 impl Drop for Scene {
     fn drop(&mut self) {
         self.control = None;
-        self.child.wait().expect("it is our child");
+        self.child.wait().expect("a child process");
     }
 }
 
@@ -177,8 +177,8 @@ impl Scene {
         let any = (Ipv4Addr::new(127, 1, 0, 1), 0);
         let names = UdpSocket::bind(any).expect("a port");
         let proxy = TcpListener::bind(any).expect("a port");
-        self.names = names.local_addr().expect("it is bound");
-        self.proxy = proxy.local_addr().expect("it is bound");
+        self.names = names.local_addr().expect("the socket is bound");
+        self.proxy = proxy.local_addr().expect("the socket is bound");
         let listeners: Vec<TcpListener> = (2..)
             .zip(ports)
             .map(|(nth, port)| TcpListener::bind((Ipv4Addr::new(127, 1, 0, nth), *port)))
@@ -190,7 +190,7 @@ impl Scene {
         ];
         let others = listeners
             .iter()
-            .map(|it| it.local_addr().expect("it is bound"));
+            .map(|it| it.local_addr().expect("the socket is bound"));
         sockets.extend(others.map(|address| (Service::Connections, address)));
         let sockets = sockets.into_iter().map(|(serves, address)| ServiceSocket {
             serves,
@@ -201,15 +201,15 @@ impl Scene {
         };
         let mut descriptors = vec![theirs.as_fd(), names.as_fd(), proxy.as_fd()];
         descriptors.extend(listeners.iter().map(AsFd::as_fd));
-        let control = self.control.as_ref().expect("it is open");
-        send_message(control.as_fd(), &serve, &descriptors).expect("it listens");
+        let control = self.control.as_ref().expect("an open socket");
+        send_message(control.as_fd(), &serve, &descriptors).expect("the peer listens");
         self.link = Some(link);
     }
 
     /// Requests a report.
     pub fn report(&self) -> Report {
-        let link = self.link.as_ref().expect("it is open").as_fd();
-        send_message(link, &ToNetwork::Report, &[]).expect("it listens");
+        let link = self.link.as_ref().expect("an open socket").as_fd();
+        send_message(link, &ToNetwork::Report, &[]).expect("the peer listens");
         loop {
             if let FromNetwork::Report(report) = receive(link).expect("a report") {
                 return report;
@@ -219,7 +219,7 @@ impl Scene {
 
     /// Waits for the next question.
     pub fn question(&self) -> Question {
-        let link = self.link.as_ref().expect("it is open").as_fd();
+        let link = self.link.as_ref().expect("an open socket").as_fd();
         match receive(link).expect("a question") {
             FromNetwork::Question(question) => question,
             FromNetwork::Report(report) => panic!("{report:?}"),
@@ -228,9 +228,9 @@ impl Scene {
 
     /// Answers a question.
     pub fn decide(&self, question: u64, allowed: Option<bool>) {
-        let link = self.link.as_ref().expect("it is open").as_fd();
+        let link = self.link.as_ref().expect("an open socket").as_fd();
         let decided = ToNetwork::Decided { question, allowed };
-        send_message(link, &decided, &[]).expect("it listens");
+        send_message(link, &decided, &[]).expect("the peer listens");
     }
 
     /// Requests reports until their sum satisfies the predicate: the end of a connection is reported with a delay.
@@ -261,7 +261,9 @@ impl Scene {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
         socket.set_read_timeout(Some(LONG)).expect("a time");
         let question = question(7, name, kind).expect("a name");
-        socket.send_to(&question, self.names).expect("it is sent");
+        socket
+            .send_to(&question, self.names)
+            .expect("a successful send");
         let mut buffer = [0; 512];
         let length = socket.recv(&mut buffer).expect("an answer");
         answer(&question, &buffer[..length]).expect("an answer to the question")
@@ -289,7 +291,9 @@ impl Scene {
     pub fn tunnel(&self, target: &str) -> (String, TcpStream) {
         let mut stream = self.connect_proxy();
         let request = format!("CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n\r\n");
-        stream.write_all(request.as_bytes()).expect("it reads");
+        stream
+            .write_all(request.as_bytes())
+            .expect("the peer reads");
         let head = read_head(&mut stream);
         (head, stream)
     }
@@ -297,12 +301,12 @@ impl Scene {
     /// Closes the control socket and waits for the process to exit.
     pub fn end(mut self) -> std::process::ExitStatus {
         self.control = None;
-        self.child.wait().expect("it is our child")
+        self.child.wait().expect("a child process")
     }
 }
 
 pub fn connect(to: impl ToSocketAddrs) -> TcpStream {
-    let stream = TcpStream::connect(to).expect("it listens");
+    let stream = TcpStream::connect(to).expect("the peer listens");
     stream.set_read_timeout(Some(LONG)).expect("a time");
     stream
 }
@@ -329,6 +333,8 @@ pub fn read_all(stream: &mut impl Read) -> Vec<u8> {
 
 /// Sends a request and reads the response until the connection ends.
 pub fn exchange(stream: &mut (impl Read + Write), request: &str) -> String {
-    stream.write_all(request.as_bytes()).expect("it reads");
+    stream
+        .write_all(request.as_bytes())
+        .expect("the peer reads");
     String::from_utf8_lossy(&read_all(stream)).into_owned()
 }

@@ -22,7 +22,7 @@ impl Server {
     pub fn new(serve: impl Fn(TcpStream, &Server) + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
         let server = Self {
-            port: listener.local_addr().expect("it is bound").port(),
+            port: listener.local_addr().expect("the socket is bound").port(),
             connections: Arc::default(),
             heads: Arc::default(),
         };
@@ -60,7 +60,7 @@ impl Server {
                 return;
             }
             let answer = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\nfirst";
-            stream.write_all(answer).expect("it reads");
+            stream.write_all(answer).expect("the peer reads");
             let mut buffer = [0; 4096];
             while let Ok(length @ 1..) = stream.read(&mut buffer) {
                 if stream.write_all(&buffer[..length]).is_err() {
@@ -113,7 +113,7 @@ pub struct Resolver {
 fn on_one_port() -> (UdpSocket, TcpListener, SocketAddr) {
     let pair = || {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
-        let address = socket.local_addr().expect("it is bound");
+        let address = socket.local_addr().expect("the socket is bound");
         let listener = TcpListener::bind(address).ok()?;
         Some((socket, listener, address))
     };
@@ -159,7 +159,7 @@ impl Resolver {
                 let length = u16::try_from(answer.len()).expect("short").to_be_bytes();
                 stream
                     .write_all(&[&length[..], &answer].concat())
-                    .expect("it reads");
+                    .expect("the peer reads");
             }
         });
         Self { address, questions }

@@ -42,7 +42,7 @@ impl Hosts {
             std::env::temp_dir().join(format!("sandfork-egress-{}-{name}.pem", std::process::id()));
         let text = BASE64_STANDARD.encode(certificate.der());
         let text = format!("-----BEGIN CERTIFICATE-----\n{text}\n-----END CERTIFICATE-----\n");
-        fs::write(&file, text).expect("it is written");
+        fs::write(&file, text).expect("a successful write");
         let issuer = Issuer::new(params, key);
         Self { issuer, file }
     }
@@ -149,7 +149,7 @@ fn host_without_restrictions_gets_the_guests_own_tls() {
     let hosts = Hosts::new("own");
     let server = hosts.serve("a.example");
     let scene = scene(&hosts, &server, "");
-    let trusted = fs::read_to_string(&hosts.file).expect("it is there");
+    let trusted = fs::read_to_string(&hosts.file).expect("a readable file");
     // Through the made-up address, and through the proxy.
     let (head, tunnel) = scene.tunnel(&format!("a.example:{}", server.port));
     assert!(head.starts_with("HTTP/1.1 200"), "{head}");
@@ -164,7 +164,7 @@ fn host_without_restrictions_gets_the_guests_own_tls() {
 fn tls_server_name_must_match_the_connection() {
     let hosts = Hosts::new("sni");
     let server = hosts.serve("other.example");
-    let trusted = fs::read_to_string(&hosts.file).expect("it is there");
+    let trusted = fs::read_to_string(&hosts.file).expect("a readable file");
     for rest in ["", r#","methods":["GET"]"#] {
         let scene = scene(&hosts, &server, rest);
         let (_, tunnel) = scene.tunnel(&format!("a.example:{}", server.port));
@@ -294,7 +294,7 @@ fn malformed_hello_is_not_forwarded() {
         &[22, 9, 9, 9],
     ] {
         let mut stream = scene.connect("a.example", server.port);
-        stream.write_all(bytes).expect("it reads");
+        stream.write_all(bytes).expect("the peer reads");
         let answer = read_all(&mut stream);
         assert_eq!(answer[..1], [21], "{bytes:?} {answer:?}");
     }

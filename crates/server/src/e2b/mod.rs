@@ -225,7 +225,7 @@ mod tests {
             ("ax", "ax"),
         ] {
             assert_eq!(
-                WorkPath::new(path).expect("it is one").relative,
+                WorkPath::new(path).expect("a valid path").relative,
                 below,
                 "{path}"
             );
@@ -241,7 +241,7 @@ mod tests {
             let message = WorkPath::new(path).expect_err(path).to_string();
             assert!(!message.contains("/x"), "{message}");
         }
-        let root = WorkPath::new("").expect("it is one");
+        let root = WorkPath::new("").expect("a valid path");
         assert_eq!(
             (root.guest(), root.entry("a").guest()),
             ("/work".into(), "/work/a".into())

@@ -262,7 +262,7 @@ mod tests {
             let body = format!("{{\"key\":\"{}\"}}", "x".repeat(length));
             let request = Request::new(Body::from(body));
             let read = JsonBody::<ReadOn>::from_request(request, &bodies).await;
-            let ReadOn(thread) = read.expect("it is JSON").value;
+            let ReadOn(thread) = read.expect("JSON").value;
             assert_eq!(thread == thread::current().id(), is_here, "{length}");
         }
     }

@@ -50,7 +50,7 @@ impl HttpBounds {
         if self.bodies < self.body {
             let Self { body, bodies, .. } = self;
             return Err(format!(
-                "bodies: {bodies} is less than `http.body`, {body}: set at least the same"
+                "bodies: {bodies} is less than `http.body`, {body}: set it to at least that"
             ));
         }
         Ok(())

@@ -198,20 +198,20 @@ mod tests {
     #[test]
     fn reserved_memory_is_unavailable_to_others() {
         let budget = Budget::new(100 * KIB);
-        let held = budget.hold(80 * KIB).expect("it is there");
+        let held = budget.hold(80 * KIB).expect("enough memory");
         assert!(budget.hold(80 * KIB).is_err());
         assert!(budget.hold(KIB).is_ok(), "small reservations are free");
         drop(held);
-        let mut held = budget.hold(KIB).expect("it is there");
-        held.grow(90 * KIB).expect("it is there");
+        let mut held = budget.hold(KIB).expect("enough memory");
+        held.grow(90 * KIB).expect("enough memory");
         assert!(matches!(budget.hold(20 * KIB), Err(Failure::Busy(_))));
         assert!(matches!(
             held.grow(101 * KIB),
             Err(Failure::NeverFits { .. })
         ));
         drop(held);
-        let mut held = budget.hold(40 * KIB).expect("it is there");
-        held.grow_by(50 * KIB).expect("it is there");
+        let mut held = budget.hold(40 * KIB).expect("enough memory");
+        held.grow_by(50 * KIB).expect("enough memory");
         assert!(budget.hold(20 * KIB).is_err());
         drop(held);
         assert!(budget.hold(100 * KIB).is_ok());
@@ -221,12 +221,12 @@ mod tests {
     fn share_leaves_the_rest_to_others() {
         let all = Budget::new(100 * KIB);
         let (one, other) = (all.share(50 * KIB), all.share(50 * KIB));
-        let held = one.hold(40 * KIB).expect("it is there");
+        let held = one.hold(40 * KIB).expect("enough memory");
         assert!(matches!(one.hold(20 * KIB), Err(Failure::Busy(_))));
         // This reservation could never succeed.
         assert!(matches!(one.hold(60 * KIB), Err(Failure::NeverFits { .. })));
-        let mut others = other.hold(30 * KIB).expect("it is there");
-        others.grow(50 * KIB).expect("it is there");
+        let mut others = other.hold(30 * KIB).expect("enough memory");
+        others.grow(50 * KIB).expect("enough memory");
         assert!(others.grow(60 * KIB).is_err());
         assert!(all.hold(20 * KIB).is_err());
         drop((held, others));

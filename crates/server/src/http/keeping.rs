@@ -142,14 +142,14 @@ mod tests {
         tokio::spawn(serving.serve(listener, pending()));
         let socket = TcpSocket::new_v4().expect("a socket");
         socket.set_recv_buffer_size(4096).expect("a size");
-        let stream = socket.connect(address).await.expect("it listens");
+        let stream = socket.connect(address).await.expect("the peer listens");
         (stream, named)
     }
 
     async fn is_kept_until_it_is_read(body: fn() -> Body) {
         let (mut stream, kept) = connection(body).await;
         let request = b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
-        stream.write_all(request).await.expect("it is sent");
+        stream.write_all(request).await.expect("a successful send");
         assert_eq!(stream.read_u8().await.ok(), Some(b'H'));
         // The client reads nothing while the server writes what the socket buffers hold.
         sleep(Duration::from_millis(200)).await;

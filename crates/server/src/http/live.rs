@@ -280,7 +280,7 @@ mod tests {
 
     fn sender<T>(capacity: usize) -> (LiveSender<T>, Receiver<SizedItem<T>>) {
         let (sender, receiver) = channel(capacity);
-        let held = Budget::new(0).hold(0).expect("it is nothing");
+        let held = Budget::new(0).hold(0).expect("an empty reservation");
         let sender = LiveSender {
             sender,
             waiting: Arc::new(Mutex::new(Queued { bytes: 0, held })),
@@ -308,7 +308,7 @@ mod tests {
         let (mut sender, mut receiver) = sender(1);
         let is_too_slow = Arc::clone(&sender.is_too_slow);
         let send = move || (0..100).for_each(|number| sender.send((number, 0)));
-        spawn_blocking(send).await.expect("it sends");
+        spawn_blocking(send).await.expect("the peer sends");
         assert!(is_too_slow.load(Ordering::Relaxed));
         assert_eq!(receiver.recv().await, Some((0, 0)));
         assert_eq!(receiver.recv().await, None);
@@ -318,11 +318,11 @@ mod tests {
     async fn memory_of_queued_items_is_reserved() {
         const KIB: u64 = 1 << 10;
         let budget = Budget::new(1000 * KIB);
-        let nothing = || budget.hold(0).expect("it is nothing");
+        let nothing = || budget.hold(0).expect("an empty reservation");
         let result = nothing();
         let begin = |mut sender: LiveSender<u64>| async move {
             let send = move || (0..8).for_each(|number| sender.send((number, 300 * KIB)));
-            spawn_blocking(send).await.expect("it sends");
+            spawn_blocking(send).await.expect("the peer sends");
             Ok((8, result))
         };
         let live = Live::begin(nothing(), Duration::from_secs(60), |_| 9, begin).await;

@@ -120,7 +120,7 @@ mod tests {
             ("get", "other"),
             (&long, "other"),
         ] {
-            let method = Method::from_bytes(method.as_bytes()).expect("it is one");
+            let method = Method::from_bytes(method.as_bytes()).expect("a method");
             assert_eq!(method_name(&method), name);
         }
     }

@@ -78,7 +78,7 @@ mod tests {
     #[test]
     fn value_and_its_text_have_the_same_estimate() {
         let value = json!({ "a": ["\\\",[{:", 1, [], {}], "b\"": null });
-        let memory = memory_as_values(&value).expect("it is JSON");
+        let memory = memory_as_values(&value).expect("JSON");
         assert_eq!(memory, memory_of_values(value.to_string().as_bytes()));
         let values = 2 * Counter::OBJECT + 3 + 2 + 3;
         assert_eq!(
