@@ -58,7 +58,7 @@ pub struct Names {
     addresses: BTreeSet<Ipv4Addr>,
     in_order: Vec<String>,
     indices: HashMap<String, usize>,
-    max_names: usize,
+    limit: usize,
 }
 
 impl Names {
@@ -69,12 +69,12 @@ impl Names {
             addresses: addresses(rules),
             in_order: Vec::new(),
             indices: HashMap::new(),
-            max_names: usize::MAX,
+            limit: usize::MAX,
         };
         for name in rules.exact_names() {
             names.address_of(name);
         }
-        names.max_names = names.in_order.len() + MAX_NAMES;
+        names.limit = names.in_order.len() + MAX_NAMES;
         names
     }
 
@@ -84,7 +84,7 @@ impl Names {
             return made_up(*index);
         }
         let index = self.in_order.len();
-        let address = made_up(index).filter(|_| index < self.max_names)?;
+        let address = made_up(index).filter(|_| index < self.limit)?;
         self.in_order.push(name.to_owned());
         self.indices.insert(name.to_owned(), index);
         Some(address)

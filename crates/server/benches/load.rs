@@ -131,10 +131,10 @@ fn over_http(port: u16, clients: u32) -> Answers {
         .collect();
     clients
         .into_iter()
-        .fold(Answers::default(), |mut all, part| {
-            let part = part.join().expect("no answer is missing or wrong");
-            all.times.extend(part.times);
-            all.rejected += part.rejected;
+        .fold(Answers::default(), |mut all, share| {
+            let share = share.join().expect("no answer is missing or wrong");
+            all.times.extend(share.times);
+            all.rejected += share.rejected;
             all
         })
 }

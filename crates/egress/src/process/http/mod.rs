@@ -100,7 +100,7 @@ pub async fn serve<I>(
     match after {
         None => {}
         Some(After::Tunnel(guest, endpoint, dialled)) => {
-            tunnel(network, guest, endpoint, dialled).await
+            tunnel(network, guest, endpoint, dialled).await;
         }
         Some(After::Switched(guest, host, endpoint)) => {
             if let (Ok(guest), Ok(host)) = tokio::join!(guest, host) {
