@@ -1,11 +1,13 @@
 //! Runs blocking work on blocking threads, in the order of admission, and cancels work whose client has disconnected.
 
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::sync::Arc;
 
 use opentelemetry::Context;
 use sandfork::session::{Cell, CellReport, Session};
 use sandfork::{Admission, Cancel, ErrorKind, Outcome, OutputSink, Request};
-use tokio::task::spawn_blocking;
+use tokio::task::{block_in_place, spawn_blocking};
 
 use crate::descriptors::no_descriptors;
 use crate::failure::Failure;
@@ -26,6 +28,12 @@ pub async fn blocking<T: Send + 'static>(
         tracing::error!("a thread panicked: {panic}");
         Err(Failure::Internal)
     })
+}
+
+/// Polls a future whose polls take long, while other threads run the tasks of this one. Needs the multi-threaded runtime.
+pub async fn compute_heavy<F: Future>(future: F) -> F::Output {
+    let mut future = pin!(future);
+    poll_fn(|context| block_in_place(|| future.as_mut().poll(context))).await
 }
 
 /// Runs a request in a fresh sandbox of this tenant, and passes its output to the sink as it arrives. `answer` is part
@@ -198,5 +206,27 @@ struct CancelOnDrop(Cancel);
 impl Drop for CancelOnDrop {
     fn drop(&mut self) {
         self.0.cancel();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+    use std::time::Duration;
+
+    use super::compute_heavy;
+
+    /// The poll on the only worker thread ends after another task has run.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn other_tasks_run_during_a_long_poll() {
+        let (sender, receiver) = channel();
+        let compute = async move { receiver.recv_timeout(Duration::from_secs(60)) };
+        let computes = tokio::spawn(compute_heavy(compute));
+        let sends = tokio::spawn(async move { sender.send(()) });
+        assert_eq!(computes.await.expect("it does not panic"), Ok(()));
+        sends
+            .await
+            .expect("it does not panic")
+            .expect("it is received");
     }
 }

@@ -17,7 +17,7 @@ use crate::failure::Failure;
 use crate::running::blocking;
 
 /// The size in bytes from which JSON is parsed on a blocking thread, to not delay other requests on the async threads.
-const BLOCKING_THRESHOLD: usize = 64 << 10;
+pub const BLOCKING_THRESHOLD: usize = 64 << 10;
 
 /// Reads request bodies.
 #[derive(Clone, Debug)]

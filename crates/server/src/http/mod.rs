@@ -32,7 +32,7 @@ use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 use tower::ServiceExt;
 
-pub use self::body::{Bodies, JsonBody, RawBody};
+pub use self::body::{BLOCKING_THRESHOLD, Bodies, JsonBody, RawBody};
 pub use self::bounds::HttpBounds;
 pub use self::budget::{Budget, Held, length_of, serialization_failure};
 pub use self::cross_site::reject_cross_site;

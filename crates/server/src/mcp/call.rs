@@ -114,10 +114,11 @@ impl Call<'_> {
                 "global_variables: more than {MAX_VARIABLES}: pass them as one dict"
             )));
         }
-        let variables = variables(global_variables)?;
         let running = self.tenant.begin_run(Variant::default())?;
         let tenant = Arc::clone(self.tenant);
         in_turn(self.app, self.tenant, running, move |turn| {
+            // On this blocking thread, because a conversion of many values would delay other requests.
+            let variables = variables(global_variables)?;
             let mut session = tenant.session()?;
             for (name, value) in variables {
                 // The client has disconnected, so the cell below is cancelled at once.

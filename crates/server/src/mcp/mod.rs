@@ -30,7 +30,8 @@ use serde_json::json;
 
 use self::call::{Call, ENDED};
 use crate::failure::Failure;
-use crate::http::{RawBody, keep_until_sent, memory_of_values};
+use crate::http::{BLOCKING_THRESHOLD, RawBody, keep_until_sent, memory_of_values};
+use crate::running::compute_heavy;
 use crate::server::App;
 use crate::tenant::Tenant;
 
@@ -89,7 +90,14 @@ async fn in_budget(
     whole.extensions_mut().clone_from(&parts.extensions);
     let RawBody { bytes, mut held } = RawBody::from_request(whole, &app).await?;
     held.grow(PARSE_FACTOR * memory_of_values(&bytes) + ESCAPE_FACTOR * bytes.len() as u64)?;
-    let response = next.run(Request::from_parts(parts, bytes.into())).await;
+    // The library parses the body when the future is polled.
+    let takes_long = bytes.len() > BLOCKING_THRESHOLD;
+    let answering = next.run(Request::from_parts(parts, bytes.into()));
+    let response = if takes_long {
+        compute_heavy(answering).await
+    } else {
+        answering.await
+    };
     let budget = held.budget.clone();
     drop(held);
     // A stream has no known length, but it carries no tool results.
