@@ -114,7 +114,7 @@ fn text(bytes: &[u8]) -> String {
 }
 
 const USED: &str = "using the cached byte code";
-const UNUSED: &str = "the byte code that is kept is not used";
+const UNUSED: &str = "the cached byte code is not used";
 
 fn later_start_reuses_the_byte_code(world: &World) {
     let started = Started::new(world);
