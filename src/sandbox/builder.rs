@@ -24,7 +24,7 @@ use crate::plan::{Grants, Plan, PreloadPlan, SessionFiles, Start, needs, plan, t
 use crate::policy::{AddedPackages, Policy};
 use crate::supervisor::cgroup::{self, CgroupRoot};
 use crate::supervisor::egress::Egress;
-use crate::supervisor::session::SessionRoot;
+use crate::supervisor::session_dir::SessionRoot;
 use crate::supervisor::{Launched, Shelf, StartCache, Starting, SupervisorError, Zygote};
 use sandfork_jail::control::Lifetime;
 #[cfg(feature = "internals")]

@@ -40,7 +40,7 @@ use crate::protocol::caller::ToolTime;
 use crate::supervisor::cgroup::CgroupRoot;
 use crate::supervisor::egress::Egress;
 use crate::supervisor::error::While;
-use crate::supervisor::session::SessionRoot;
+use crate::supervisor::session_dir::SessionRoot;
 use crate::supervisor::{
     AskHost, Image, MadeBy, OutputSink, Refusal, Request, RunContext, Shelf, SnapshotRefusal,
     SupervisorError, Zygote, clock, run, run_in,

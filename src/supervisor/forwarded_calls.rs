@@ -32,7 +32,7 @@ use nix::unistd::Pid;
 use super::allowance::Allowance;
 use super::refused_calls::RefusedCalls;
 use super::run::Watch;
-use super::session::SessionDirectory;
+use super::session_dir::SessionDirectory;
 use super::shared_memory::SharedMemory;
 use super::verified_worker::VerifiedWorker;
 use super::{clock, machine_calls, own_signals, proc_dir};

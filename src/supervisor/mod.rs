@@ -14,10 +14,10 @@ mod ending;
 mod forwarded_calls;
 mod launch;
 mod link;
-mod live;
 mod machine_calls;
 mod own_signals;
 mod part;
+mod session_loop;
 
 mod instance_name;
 mod proc_dir;
@@ -43,17 +43,12 @@ mod zygote;
 pub mod cgroup;
 pub mod error;
 pub mod files;
-pub mod session;
+pub mod session_dir;
 
 pub use cache::{FontCache, StartCache, kept_in};
 pub use drain::Stream;
 pub use error::SupervisorError;
 pub use launch::{Abort, Launched, Starting};
-pub(crate) use live::{BACKLOG, PIECE, WorkerLoop};
-pub use live::{
-    Beginning, Caller, CallerEvent, FrameCaller, Paused, Payload, Purpose, Refusal, SessionExit,
-    SessionTerms, Use, await_caller, awaited, drain,
-};
 pub(crate) use part::Part;
 #[cfg(feature = "internals")]
 pub use programs::Report as ProgramStarterReport;
@@ -64,6 +59,11 @@ pub use received_fd::sealed;
 pub(crate) use regular_file::open_regular;
 pub use run::{AskHost, Cancel, OutputSink, Request, RunContext, run};
 pub(crate) use run::{Deferred, Opaque, run_in};
+pub(crate) use session_loop::{BACKLOG, PIECE, WorkerLoop};
+pub use session_loop::{
+    Beginning, Caller, CallerEvent, FrameCaller, Paused, Payload, Purpose, Refusal, SessionExit,
+    SessionTerms, Use, await_caller, awaited, drain,
+};
 #[cfg(feature = "internals")]
 pub use snapshot::readers as snapshot_readers;
 pub use snapshot::{Image, MadeBy, Shelf, SnapshotRefusal, are_possible as snapshots_are_possible};

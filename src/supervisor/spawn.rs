@@ -15,7 +15,7 @@ use super::clock;
 use super::descriptors::{give_pipe, pipe, recv_report, socket_pair};
 use super::error::{SupervisorError, While};
 use super::proc_dir::{ProcDir, number};
-use super::session::SessionDirectory;
+use super::session_dir::SessionDirectory;
 use super::wait::wait_readable;
 use super::zygote::{BIRTH_TIMEOUT, Zygote, failure};
 use crate::error::ErrorKind;

@@ -9,7 +9,7 @@ use super::egress::WorkerNetwork;
 use super::error::{SupervisorError, While};
 use super::programs::Summons;
 use super::run::RunContext;
-use super::session::{SessionDirectory, SessionRoot};
+use super::session_dir::{SessionDirectory, SessionRoot};
 use super::sockets::Sockets;
 use super::spawn::{ForWorker, Worker};
 use super::verify::verify;

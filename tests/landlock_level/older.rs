@@ -7,7 +7,7 @@ use sandfork::internals::host::{
     CgroupSupport, HostWithoutInterpreter, Interpreter, LandlockSupport,
 };
 use sandfork::internals::plan::{Grants, PRELOAD_ONLY, Plan, needs, plan};
-use sandfork::internals::supervisor::session::SessionRoot;
+use sandfork::internals::supervisor::session_dir::SessionRoot;
 use sandfork::internals::supervisor::{
     AskHost, Entering, Launched, RunContext, Shelf, StartCache, run,
 };

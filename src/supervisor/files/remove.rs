@@ -12,7 +12,7 @@ use nix::unistd::{UnlinkatFlags, unlinkat};
 use super::beneath::{DIRECTORY, HANDLE, open_beneath};
 use super::list::names;
 use super::{Act, FileError, GuestPath, WorkDir};
-use crate::supervisor::session::make_usable;
+use crate::supervisor::session_dir::make_usable;
 
 /// The extent of a removal.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -6,7 +6,7 @@ use nix::sys::statvfs::fstatvfs;
 
 use crate::outcome::LimitName;
 use crate::plan::FileQuota;
-use crate::supervisor::session::SessionDirectory;
+use crate::supervisor::session_dir::SessionDirectory;
 
 /// The space that a worker's files occupy, and the exhausted quota.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]

@@ -13,8 +13,8 @@ use crate::protocol::{CellResult, Ended};
 use crate::supervisor::cgroup::Counts;
 use crate::supervisor::denials::Refused;
 use crate::supervisor::ending::{Evidence, Kind, Stop, decide, without_memory};
-use crate::supervisor::live::{LifeTerms, Purpose};
 use crate::supervisor::refused_calls::RefusedCalls;
+use crate::supervisor::session_loop::{LifeTerms, Purpose};
 use sandfork_jail::control::Exit;
 
 /// All the evidence about a run or cell, except its output.

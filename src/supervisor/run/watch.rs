@@ -14,7 +14,7 @@ use crate::supervisor::cgroup::WorkerCgroup;
 use crate::supervisor::clock;
 use crate::supervisor::ending::Stop;
 use crate::supervisor::proc_dir::own_share;
-use crate::supervisor::session::SessionDirectory;
+use crate::supervisor::session_dir::SessionDirectory;
 use crate::supervisor::sockets::Sockets;
 use crate::supervisor::verified_worker::VerifiedWorker;
 use crate::supervisor::verify::data_limit;

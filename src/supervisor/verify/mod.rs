@@ -21,7 +21,7 @@ pub(super) use self::proc_status::{CAPABILITY_SETS, ProcStatus};
 use super::cgroup::WorkerCgroup;
 use super::error::{SupervisorError, While};
 use super::proc_dir::ProcDir;
-use super::session::SessionDirectory;
+use super::session_dir::SessionDirectory;
 use super::spawn::Worker;
 use crate::host::no_proc;
 use crate::outcome::Enforced;

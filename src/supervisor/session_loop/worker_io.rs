@@ -25,7 +25,7 @@ use crate::supervisor::programs::{ProgramServer, Queue, Summons, Terms};
 use crate::supervisor::received_fd;
 use crate::supervisor::refused_calls::RefusedCalls;
 use crate::supervisor::run::{Files, Measured, Pace, RunContext, Watch};
-use crate::supervisor::session::SessionDirectory;
+use crate::supervisor::session_dir::SessionDirectory;
 use crate::supervisor::snapshot::{Image, Medium, SnapshotRefusal, Source};
 use crate::supervisor::spawn::Worker;
 use crate::supervisor::verified_worker::VerifiedWorker;

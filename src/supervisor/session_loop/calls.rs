@@ -11,7 +11,7 @@ use super::life::WorkerLife;
 use super::refusal::too_large;
 use super::worker_io::WorkerIo;
 use super::worker_loop::BACKLOG;
-use super::worker_says::accept_payload;
+use super::worker_messages::accept_payload;
 use crate::protocol::caller::ClientEvent;
 use crate::protocol::{Blob, NamedError, Request, ToolAnswer, ToolCall};
 use sandfork_egress::control::Question;

@@ -22,7 +22,7 @@ mod requests;
 mod state;
 mod worker_io;
 mod worker_loop;
-mod worker_says;
+mod worker_messages;
 
 use std::sync::Arc;
 use std::time::Duration;

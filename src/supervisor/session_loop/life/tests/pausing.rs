@@ -5,8 +5,8 @@ use std::time::Duration;
 use super::OK;
 use super::scene::{SESSION, code, in_scene, reason};
 use crate::protocol::caller::{ClientRequest, SessionState};
-use crate::supervisor::live::pausing::Pause;
-use crate::supervisor::live::{Purpose, SessionTerms};
+use crate::supervisor::session_loop::pausing::Pause;
+use crate::supervisor::session_loop::{Purpose, SessionTerms};
 use crate::supervisor::snapshot::SnapshotRefusal;
 
 /// The worker's report that it has stopped at a copy point for a pause.

@@ -14,10 +14,10 @@ use crate::protocol::message::{CopyPoint, ResultMode};
 use crate::supervisor::egress::WorkerNetwork;
 use crate::supervisor::files::FileError;
 use crate::supervisor::link::LinkError;
-use crate::supervisor::live::files::FileResult;
-use crate::supervisor::live::{Payload, Refusal};
 use crate::supervisor::refused_calls::RefusedCalls;
 use crate::supervisor::run::{AskHost, Files, Measured};
+use crate::supervisor::session_loop::files::FileResult;
+use crate::supervisor::session_loop::{Payload, Refusal};
 use crate::supervisor::snapshot::{Image, Medium, SnapshotRefusal};
 use sandfork_jail::restore::Step;
 

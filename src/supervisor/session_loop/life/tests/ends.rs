@@ -5,8 +5,8 @@ use super::scene::{SESSION, code, in_scene, ms, reason};
 use super::*;
 use crate::protocol::caller::{ClientEvent, FileOperation, FileRequest};
 use crate::protocol::message::{FailedStep, Tools, Variables};
-use crate::supervisor::live::cell::StateRequest;
-use crate::supervisor::live::pausing::Pause;
+use crate::supervisor::session_loop::cell::StateRequest;
+use crate::supervisor::session_loop::pausing::Pause;
 use sandfork_jail::restore::Step;
 
 /// Returns the exit of a killed process.

@@ -10,7 +10,7 @@ use super::life::WorkerLife;
 use super::worker_io::{JailedWorker, WorkerIo};
 use crate::protocol::caller::{ClientEvent, FileAnswer, FileOperation, FileRequest};
 use crate::supervisor::files::{Contents, FileError, GuestPath, Parents, Removal, WorkDir};
-use crate::supervisor::session::SessionDirectory;
+use crate::supervisor::session_dir::SessionDirectory;
 
 impl<W: WorkerIo> WorkerLife<'_, W> {
     /// Handles a file request, which is also allowed while a cell runs.

@@ -24,7 +24,7 @@ use crate::supervisor::error::{SupervisorError, While};
 use crate::supervisor::link::{LinkError, Received};
 use crate::supervisor::programs::ProgramServer;
 use crate::supervisor::run::{Deferred, RunContext};
-use crate::supervisor::session::SessionDirectory;
+use crate::supervisor::session_dir::SessionDirectory;
 use crate::supervisor::stop::Stoppable;
 use crate::supervisor::verified_worker::VerifiedWorker;
 use crate::supervisor::wait::is_readable;
