@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::pause::Turn;
 use super::pool::{Former, Parked};
@@ -19,7 +19,7 @@ use crate::supervisor::error::While;
 use crate::supervisor::{
     AskHost, Beginning, Caller, CallerEvent, Closed, Deferred, Image, Paused, Payload, Programs,
     Purpose, Queue, Refusal, RunContext, SessionExit, SessionTerms, Shelf, SnapshotRefusal,
-    SupervisorError, WorkerLoop, await_caller, drain,
+    SupervisorError, WorkerLoop, await_caller, clock, drain,
 };
 use sandfork_jail::control::CpuBudgetScope;
 
@@ -383,6 +383,6 @@ impl Inner {
 /// Reports that the session is closed, and waits until the caller can have read that.
 fn finish(caller: &mut dyn Caller) -> Result<(), Error> {
     caller.answer(ClientEvent::Closed, Payload::default());
-    let until = Instant::now() + CLOSE_TIMEOUT;
+    let until = clock::now() + CLOSE_TIMEOUT;
     Ok(drain(caller, Some(until)).when("wait for the caller")?)
 }

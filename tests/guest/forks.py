@@ -8,7 +8,6 @@ import select
 import socket
 import subprocess
 import sys
-import time
 
 CONTROL = 1022
 # Runs before imports are guarded. A worker must only have modules that a normal start loads.

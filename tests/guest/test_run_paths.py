@@ -2,7 +2,6 @@
 
 import _imp
 import re
-import sys
 import unittest
 import warnings
 from _frozen_importlib import ModuleSpec

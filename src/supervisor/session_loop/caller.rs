@@ -11,6 +11,7 @@ use nix::poll::PollFlags;
 use super::refusal::Refusal;
 use crate::error::Cause;
 use crate::protocol::{ClientEvent, ClientRequest, FrameLimits, Transport};
+use crate::supervisor::clock;
 use crate::supervisor::drain::Stream;
 use crate::supervisor::link::{Link, LinkError, Received};
 use crate::supervisor::wait::wait;
@@ -109,9 +110,9 @@ pub fn await_caller(caller: &mut dyn Caller) -> Result<CallerEvent, Errno> {
     Ok(CallerEvent::Nothing)
 }
 
-/// Sends all unsent events as the caller reads them, until `until` at the latest.
+/// Sends all unsent events as the caller reads them, until `until` on the clock of guests at the latest.
 pub fn drain(caller: &mut dyn Caller, until: Option<Instant>) -> Result<(), Errno> {
-    while caller.unsent() > 0 && until.is_none_or(|until| Instant::now() < until) {
+    while caller.unsent() > 0 && until.is_none_or(|until| clock::now() < until) {
         let room = caller.as_fd().map(|fd| (fd, PollFlags::POLLOUT));
         wait([room], until)?;
         caller.flush();

@@ -258,6 +258,10 @@ pub(super) fn copy_of(
 
 fn reason(ended: &Ended) -> String {
     match ended {
+        // The native half raises its refusals as this class.
+        Ended::Exception(GuestError { name, message, .. }) if name == "RuntimeError" => {
+            message.clone()
+        }
         Ended::Exception(GuestError { name, message, .. }) => format!("{name}: {message}"),
         Ended::Ok(_) | Ended::Exit(_) => "it replied before it reached a copy point".to_owned(),
     }
