@@ -51,7 +51,7 @@ pub fn learn(arguments: &LearnArguments) -> Result<u8, Failure> {
     let asks = arguments.accept.is_empty();
     if asks && !io::stdin().is_terminal() {
         return Err(Failure::Usage(
-            "stdin is not a terminal, so nobody can be asked what to allow: use `--accept`, such as \
+            "stdin is not a terminal, so no one can answer: use `--accept`, such as \
              `--accept read:/srv,import`"
                 .to_owned(),
         ));
