@@ -340,7 +340,7 @@ impl Session {
                     stderr.extend(payload.bytes);
                 }
                 ClientEvent::Display(display) => {
-                    displays.push(DisplayOutput::new(display, payload))
+                    displays.push(DisplayOutput::new(display, payload));
                 }
                 ClientEvent::Call(call) => {
                     let (answer, payload) = tools::answer(&mut self.tools, call, payload);
