@@ -41,7 +41,7 @@ pub fn set_nonblocking(fd: impl AsFd) -> Result<(), Errno> {
 /// The size limit of a message about a worker from a zygote or the worker's init, bytes.
 const MAX_REPORT: usize = 4096;
 
-/// Receives one report about a worker. Returns `None` at end of file.
+/// Receives one report about a worker. Returns `None` at EOF.
 pub fn recv_report<M: DeserializeOwned>(
     socket: BorrowedFd,
 ) -> Result<Option<(M, Vec<OwnedFd>)>, Errno> {

@@ -131,7 +131,7 @@ impl<'a> ForwardedCalls<'a> {
         self.paused_until.filter(|until| *until > now)
     }
 
-    /// Takes the refused calls counted since the last call.
+    /// Takes the refused calls that were counted since they were last taken.
     pub fn take_refused(&mut self) -> RefusedCalls {
         self.refused.take()
     }

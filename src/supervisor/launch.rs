@@ -97,8 +97,9 @@ impl Abort {
 /// The longest time for a process to end before it is killed.
 const END_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The process that was started for a zygote. Dropping it waits until this process and all processes of the zygote have
-/// ended: this process waits for the zygote's init, which ends with its whole namespace when the lifeline closes.
+/// A process that the supervisor started: the interpreter of a zygote, or an egress process. Dropping it waits until
+/// the process has ended, and with an interpreter all processes of the zygote: the interpreter waits for the zygote's
+/// init, which ends with its whole namespace when the lifeline closes.
 #[derive(Debug)]
 pub(super) struct Started(pub(super) Child);
 

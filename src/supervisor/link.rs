@@ -87,7 +87,7 @@ impl<S: AsFd> Link<S> {
     }
 
     /// Queues a frame and sends as much as possible now. If the peer has closed its end, everything is accepted and
-    /// discarded; reading then reports the EOF.
+    /// discarded; reading then reports EOF.
     pub fn send(&mut self, bytes: Vec<u8>, passed: Option<OwnedFd>) {
         self.unsent += bytes.len();
         self.outgoing.push_back(Outgoing {

@@ -57,7 +57,7 @@ fn read_by(mut file: &File, extent: Extent) -> io::Result<String> {
     String::from_utf8(bytes?).map_err(io::Error::other)
 }
 
-/// An open directory of a process in `/proc`. It always refers to this process, even after its pid is reused.
+/// The open directory of a process in `/proc`. It always refers to that process, even after the pid is reused.
 #[derive(Debug)]
 pub struct ProcDir {
     /// The process's pid in this pid namespace.

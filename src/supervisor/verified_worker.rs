@@ -40,7 +40,8 @@ pub(crate) struct VerifiedWorker {
     /// The worker's connection to the egress process, which ends when dropped. A loop takes it, and may put it back for
     /// the next loop.
     pub network: Mutex<Option<WorkerNetwork>>,
-    /// The socket that announces program starters, once a session has one. It passes from loop to loop too.
+    /// The socket over which the worker receives the links of its starters, once a session has one. It passes from loop
+    /// to loop too.
     pub summons: Mutex<Option<Summons>>,
     /// The layers that hold, as the kernel reports them.
     pub enforced: Enforced,

@@ -194,7 +194,7 @@ fn open_directory(path: &Path) -> Result<File, Unused> {
     Ok(directory)
 }
 
-/// Whether the file has the owner, mode and link count of files that this module creates.
+/// Whether the file has the type, owner, mode and link count of files that this module creates.
 fn is_private(metadata: &fs::Metadata) -> bool {
     let others = Mode::S_IRWXG | Mode::S_IRWXO;
     let mode = Mode::from_bits_truncate(metadata.mode());

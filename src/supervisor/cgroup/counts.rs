@@ -11,8 +11,8 @@ pub struct Counts {
     pub cpu_us: Option<u64>,
     /// Processes that the kernel's OOM killer ended.
     pub oom_kills: u64,
-    /// Forks and threads that the kernel refused, if it counts them. It does so on older kernels than it reports the
-    /// peak (`pids.peak`, Linux 6.1).
+    /// Forks and threads that the kernel refused, if it counts them. Kernels before Linux 6.1 may count them although
+    /// they do not report the peak (`pids.peak`).
     pub refused_forks: Option<u64>,
 }
 
@@ -31,7 +31,7 @@ impl Counts {
     }
 
     /// Whether a cgroup with these counts is indistinguishable from a new one for the next worker: no state remains
-    /// that the worker could observe or be charged for.
+    /// that this worker could observe or be charged for.
     ///
     /// The kernel can reset only the memory peak. CPU time is subtracted ([`Counts::since`]), but if a worker used up
     /// its share of a period, the next one would be throttled for the rest of that period.
@@ -42,8 +42,8 @@ impl Counts {
     }
 }
 
-/// A quarter of the period over which the kernel accounts one CPU. A worker that used more ran so long that the cost of
-/// a new cgroup does not matter.
+/// A quarter of the period of the CPU quota (100 ms), in microseconds. A worker that used more ran so long that the
+/// cost of a new cgroup does not matter.
 const LIGHT_CPU_US: u64 = 25_000;
 
 /// The maximum memory that may stay charged to a spare cgroup, in bytes. It covers what the kernel charges ahead per

@@ -188,7 +188,7 @@ pub fn kill_all(dir: &Path) {
     }
     let processes = proc_dir::read(&dir.join("cgroup.procs"));
     for line in processes.unwrap_or_default().lines() {
-        // 0 is a process of another PID namespace, which is never a member here.
+        // 0 is a process of another pid namespace, which is never a member here.
         if let Some(pid) = line.parse().ok().filter(|pid| *pid > 0) {
             _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
         }

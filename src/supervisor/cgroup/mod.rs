@@ -132,7 +132,7 @@ impl CgroupRoot {
 }
 
 /// Returns the maximum number of spare cgroups: two per CPU, because one is in use while the previous worker is being
-/// torn down. Each keeps files open, for joining and for reading.
+/// torn down. They are at most 16, because each keeps files open, for joining and for reading.
 fn most_spare() -> usize {
     2 * processors().get().min(8)
 }

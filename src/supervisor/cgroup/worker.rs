@@ -85,7 +85,7 @@ impl WorkerCgroup {
     }
 
     /// Reads the limits of the policy back for each worker, because they were written when the cgroup was created,
-    /// possibly many workers ago. Fails with the first limit whose value differs.
+    /// possibly many workers ago. Fails with the first limit whose value is not the written one.
     pub fn check_limits(&self) -> Result<(), SupervisorError> {
         for (hierarchy, dir) in self.places() {
             let is_limit = |setting: &&Setting| setting.presence == Presence::Required;

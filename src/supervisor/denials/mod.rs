@@ -136,9 +136,9 @@ impl Refused<'_> {
         }
     }
 
-    /// Returns the quotas that the guest may have reached when it found no space left. The ending does not name them if
-    /// the guest has since removed what it wrote, or requested more at once than was left. A path in the claim selects
-    /// one.
+    /// Returns the quotas that the guest may have reached when it found no space left, unless the ending names one. The
+    /// ending names none if the guest has since removed what it wrote, or requested more at once than was left. A path
+    /// in the claim selects one.
     fn quotas(&self, claim: &Denied) -> Vec<Denial> {
         let is_named = matches!(self.ending, Ending::Limit(hit) if hit.by == Mechanism::Tmpfs);
         if claim.operation != "space" || is_named || self.own.is_some() {

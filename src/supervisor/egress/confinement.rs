@@ -24,7 +24,7 @@ pub(super) struct Confinement {
 }
 
 impl Confinement {
-    /// Opens the files of a child of this thread. The child has not been waited for, so that its PID cannot have been
+    /// Opens the files of a child of this thread. The child has not been waited for, so that its pid cannot have been
     /// reused.
     pub(super) fn of(pid: u32) -> io::Result<Self> {
         let open = |name: &str| File::open(format!("/proc/{pid}/{name}"));

@@ -120,7 +120,7 @@ impl Egress {
         self.sockets.len() as u64 + u64::from(self.start.connections)
     }
 
-    /// The PID of the process.
+    /// The pid of the process.
     #[cfg(feature = "internals")]
     pub(crate) fn pid(&self) -> u32 {
         lock(&self.state).process.child.pid()

@@ -31,7 +31,7 @@ pub(crate) struct WorkerNetwork {
     link: OwnedFd,
     /// The times at which the link was lost.
     restarts: Restarts,
-    /// Traffic from reports that arrived after their timeout.
+    /// Traffic for the next report: from reports that arrived after their timeout, and from an earlier worker.
     late: Traffic,
     /// The bytes that count against the limit: those reported, and those carried over from an earlier worker.
     bytes: u64,

@@ -62,7 +62,7 @@ pub struct ProgramReport {
 /// A program that a session runs. Clones are handles on the same program, and any thread may use them.
 ///
 /// A program blocks when its output pipe is full, until a handle reads from it. Dropping all handles does not end the
-/// program; [`Programs::connect`](super::Programs::connect) returns a new one.
+/// program; [`Programs::connect`](super::Programs::connect) returns a new handle.
 #[derive(Clone, Debug)]
 pub struct Process(Arc<Shared>);
 
@@ -145,7 +145,7 @@ impl Process {
         Ok((process, [their_stdin, their_stdout, their_stderr]))
     }
 
-    /// Returns the PID in the sandbox, as reported from inside. It identifies the program within its session.
+    /// Returns the pid in the sandbox, as reported from inside. It identifies the program within its session.
     pub fn pid(&self) -> i32 {
         match *lock(&self.0.state) {
             State::Running { pid } | State::Ended { pid, .. } => pid,

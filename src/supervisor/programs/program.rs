@@ -40,8 +40,8 @@ impl Program {
         Self::new(["/bin/sh".to_owned(), "-c".to_owned(), line.into()])
     }
 
-    /// Sets the directory in which the program starts. Defaults to the session's work directory, to which a relative
-    /// path is resolved.
+    /// Sets the directory in which the program starts. Defaults to the session's work directory, against which a
+    /// relative path is resolved.
     #[must_use]
     pub fn cwd(mut self, directory: impl Into<String>) -> Self {
         self.0.cwd = Some(directory.into());

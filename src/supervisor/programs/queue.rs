@@ -56,7 +56,7 @@ struct Inner {
 pub enum Closed {
     /// The session has ended. Holds the reason, as part of a sentence.
     Ended(String),
-    /// The session is being restarted in another worker.
+    /// The session moves to another worker, after a restart or a rollback.
     Anew,
 }
 
@@ -143,7 +143,7 @@ impl Command {
 }
 
 impl Programs {
-    /// Creates the queue of a session whose programs may print `output` bytes.
+    /// Creates the queue of a session whose programs may print `output` bytes, unless they set another limit.
     pub(crate) fn new(output: u64) -> Result<Self, BesideRefusal> {
         let bell = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK);
         Ok(Self(Arc::new(Queue {
@@ -186,7 +186,7 @@ impl Programs {
             .collect()
     }
 
-    /// Returns the running program with this PID.
+    /// Returns the running program with this pid.
     pub fn connect(&self, pid: i32) -> Option<Process> {
         let mut running = self.running().into_iter();
         running.find(|process| process.pid() == pid)
@@ -220,7 +220,7 @@ impl Queue {
         Ok(process)
     }
 
-    /// Adds a command, or refuses it if the session has ended.
+    /// Adds a command, or refuses it if the queue is closed.
     pub(super) fn push(&self, command: Command) {
         let mut inner = lock(&self.inner);
         match &inner.closed {
@@ -329,7 +329,7 @@ impl Queue {
         lock(&self.inner).watches.extend(watches);
     }
 
-    /// Refuses all further commands, and ends all programs and watches.
+    /// Refuses all pending and further commands, and ends all programs and watches, for this reason.
     pub(crate) fn close(&self, closed: &Closed) {
         let mut inner = lock(&self.inner);
         inner.closed = Some(closed.clone());

@@ -68,7 +68,8 @@ impl BesideRefusal {
 /// How the starter process was lost.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum StarterLoss {
-    /// Its link or signal could not be delivered to the worker.
+    /// The supervisor cannot reach it: the worker has no socket for links, the link or the signal could not be sent, or
+    /// the link cannot be read.
     Unreached,
     /// The starter has exited.
     Ended,

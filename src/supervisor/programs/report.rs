@@ -18,7 +18,7 @@ pub enum Report {
     Started {
         /// The program's number.
         id: u64,
-        /// Its PID in the sandbox. No decision depends on it.
+        /// Its pid in the sandbox. No decision depends on it.
         pid: i32,
     },
     /// The program could not be started.

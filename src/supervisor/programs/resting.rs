@@ -54,7 +54,7 @@ impl ProgramServer<'_> {
     }
 }
 
-/// Closes the programs' handles when the loop ends, unless the session is being paused.
+/// Ends the programs and watches when the loop ends, unless the session is being paused.
 impl Drop for ProgramServer<'_> {
     fn drop(&mut self) {
         if self.rests {

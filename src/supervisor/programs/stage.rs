@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 /// with hundreds of busy processes it can take seconds until a process is scheduled.
 pub const STEP_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The minimum time to wait for a start. A program's own timeout does not limit its start.
+/// The minimum time to wait for a start, because a program's own timeout does not include its start.
 const LEAST: Duration = Duration::from_secs(5);
 
 #[derive(Clone, Copy)]

@@ -70,7 +70,7 @@ pub struct RunContext<'a> {
     pub session: u64,
 }
 
-/// Whether the supervisor looks up which of the paths that a guest missed exist on the host.
+/// Whether the supervisor looks up which of the paths that a guest did not find exist on the host.
 ///
 /// The answer is meant for the caller. A caller that passes it on to the author of the code, or to a model, reveals
 /// what exists on the host.
@@ -104,8 +104,8 @@ pub fn run(
     })
 }
 
-/// Runs a request in an existing verified worker. `called` is when the caller requested the run, and `later` is work to
-/// do after the run.
+/// Runs a request in an existing verified worker. `called` is when the caller requested the run, and `later` is work
+/// that is deferred until the run is over, or until it is due.
 ///
 /// # Errors
 ///

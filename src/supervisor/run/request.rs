@@ -225,8 +225,8 @@ impl Request {
         self
     }
 
-    /// Looks up which of the paths that the guest missed exist on the host. A path that does not exist there is then no
-    /// [`Denial`](crate::Denial), and a path that exists is marked (`on_host`).
+    /// Looks up which of the paths that the guest did not find exist on the host. A path that does not exist there is
+    /// then no [`Denial`](crate::Denial), and a path that exists is marked (`on_host`).
     ///
     /// By default nothing is looked up, because a caller that passes the answer on to the author of the code reveals
     /// what exists on the host. A lookup opens nothing, follows no link, and is made on local file systems only.

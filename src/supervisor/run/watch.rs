@@ -1,5 +1,5 @@
-//! Polls the limits that nothing else enforces: CPU time always, memory and processes without a cgroup, and files
-//! without a file system quota.
+//! Polls the limits that need it: CPU time always, memory and processes without a cgroup, files without a file system
+//! quota, and the number of sockets with a loopback interface.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};

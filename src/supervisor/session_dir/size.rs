@@ -35,7 +35,7 @@ pub struct Count {
     device: u64,
     /// The count so far.
     pub size: Size,
-    /// Inodes with several names, which count once.
+    /// Inodes that may be found more than once, and count once: those with several names, and those of unlinked files.
     seen: HashSet<u64>,
 }
 

@@ -80,7 +80,7 @@ pub trait Caller {
     fn answer(&mut self, answer: ClientEvent, payload: Payload);
     /// Reports that a request was refused; `id` is its number, if it had one.
     fn refuse(&mut self, id: Option<u64>, refusal: Refusal);
-    /// Whether the caller has requested a count of the CPU time between cells since the last call.
+    /// Whether the caller has requested a count of the CPU time between cells since this method was last called.
     fn takes_count(&mut self) -> bool {
         false
     }

@@ -138,7 +138,7 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
             }
         }
         if self.hung_up.is_some_and(|look| now >= look) {
-            // If the worker is exiting but gets no processor time, check again later.
+            // If the worker is exiting but gets no CPU time, check again later.
             self.hung_up = Some(now + EXIT_LAG);
             if !self.io.is_ending() {
                 let how = "it closed its link to the supervisor and kept running";

@@ -7,7 +7,7 @@ use super::worker_io::JailedWorker;
 use crate::supervisor::programs::ProgramServer;
 use crate::supervisor::snapshot::{Base, Medium, SnapshotRefusal, Source, require_alone};
 
-/// The most times a worker's processes are counted while the program starter ends.
+/// The most times that a worker's processes are counted while the starter process ends.
 const STARTER_CHECKS: usize = 200;
 const STARTER_PAUSE: Duration = Duration::from_millis(1);
 
@@ -48,7 +48,7 @@ impl JailedWorker<'_> {
         require_alone(self.worker(), &self.watch.tree())
     }
 
-    /// Ends the program starter, unless programs run. The starter exits as soon as its link is closed.
+    /// Ends the starter process, unless programs run. The starter exits as soon as its link is closed.
     fn dismiss_starter(&mut self) -> Result<(), SnapshotRefusal> {
         let dismissed = self
             .programs

@@ -70,7 +70,7 @@ pub struct SessionTerms {
     pub pause_after: Option<Duration>,
     /// The rule for the CPU limit of a cell that sets its own wall time.
     pub cpu_rule: CpuRule,
-    /// The share of host tool time that does not count towards the cell's wall time.
+    /// How much of the time of host tools does not count towards the cell's wall time.
     pub tool_time: ToolTime,
 }
 
@@ -141,7 +141,8 @@ impl WorkerLoop<'_> {
     }
 
     /// Serves until the worker or the caller is gone, the caller requests another worker, or the session is paused.
-    /// `first` is a request that was received earlier. `later` is work to do after the first cell.
+    /// `first` is a request that was received earlier. `later` is work that is deferred until the first cell is over,
+    /// or until it is due.
     ///
     /// # Errors
     ///

@@ -46,7 +46,8 @@ struct Times {
     gone: Instant,
 }
 
-/// Sends a run to its worker and returns when the worker is gone. `later` is work to do after the run.
+/// Sends a run to its worker and returns when the worker is gone. `later` is work that is deferred until then, or until
+/// it is due.
 ///
 /// # Errors
 ///

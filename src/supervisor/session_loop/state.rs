@@ -26,9 +26,9 @@ use crate::supervisor::run::Pace;
 use crate::supervisor::snapshot::{Image, Medium, SnapshotRefusal};
 use sandfork_jail::restore::Step;
 
-/// The ids of the request to restore an image. A worker that restores a snapshot, of which there may be several,
-/// reseeds its random number generators. The worker that continues a paused session does not. Both ids are free again
-/// before the caller's first request.
+/// The ids of the request to restore an image. Several workers may be restored from one snapshot, so each of them
+/// reseeds its random number generators. The one worker that continues a paused session does not. Both ids are free
+/// again before the caller's first request.
 const RESTORED: u64 = 0;
 const RESUMED: u64 = 1;
 

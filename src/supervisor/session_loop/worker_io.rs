@@ -91,7 +91,8 @@ pub trait WorkerIo {
     /// Leaves programs that are requested from now on to the next worker. Returns false, and changes nothing, if this
     /// worker already has programs.
     fn defer_programs(&mut self) -> bool;
-    /// Gives the worker the socket that announces program starters. It follows the worker's first message.
+    /// Gives the worker the socket over which it receives the links of its starters. It follows the worker's first
+    /// message.
     fn send_summons(&mut self);
     /// Whether programs of the caller run or are about to start.
     fn runs_programs(&self) -> bool;
@@ -109,7 +110,7 @@ pub trait WorkerIo {
     ) -> Result<(OwnedFd, Vec<Step>), SnapshotRefusal>;
     /// Returns the worker's connection to the egress process, if it has one.
     fn network(&mut self) -> Option<&mut WorkerNetwork>;
-    /// Takes the refused system calls counted since the last call.
+    /// Takes the refused system calls that were counted since they were last taken.
     fn refused_calls(&mut self) -> RefusedCalls;
     /// Reads the output that is available now.
     fn drain(&mut self, stream: Stream, sink: &mut dyn FnMut(&[u8])) -> Drained;

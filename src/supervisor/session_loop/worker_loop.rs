@@ -276,7 +276,7 @@ impl<'a> WorkerLoop<'a> {
             return;
         };
         let (worker, was_busy) = (&io.verified.worker, programs.is_busy());
-        // Reports first: a program starter that has ended is replaced, and must not get more requests.
+        // Reports first: a starter process that has ended is replaced, and must not get more requests.
         if !reports.is_empty()
             && let Some(summons) = &mut io.summons
             && let Err(how) = programs.on_readable(summons, worker, now)
@@ -311,7 +311,7 @@ impl<'a> WorkerLoop<'a> {
     fn read_frames(&mut self, caller: &mut dyn Caller) -> bool {
         let now = clock::now();
         let is_run = matches!(self.state.terms.purpose, Purpose::Run(_));
-        // The guest pays for this time, except while its session is copied or restored, which the caller requested.
+        // The guest pays for this time, except while its session is copied or restored, which is not the guest's doing.
         let began = (!is_run && !self.state.is_copied_or_restored()).then(clock::thread_time);
         match self.state.io.link.receive() {
             Ok(Received::Some) => {}
@@ -347,7 +347,7 @@ impl<'a> WorkerLoop<'a> {
         self.state.data_open
     }
 
-    /// Reads one report from the monitor, or, after a hang-up, all remaining reports and the EOF.
+    /// Reads one report from the monitor, or, after a hang-up, all remaining reports until EOF.
     fn read_monitor(
         &mut self,
         events: PollFlags,

@@ -52,7 +52,7 @@ pub struct Source<'a> {
     pub lent: &'a LentFiles,
     /// The disk space that the sandbox's images take.
     pub share: &'a DiskShare,
-    /// The inode of the socket over which the program server is started, if there is one.
+    /// The inode of the worker's end of the socket for the links of its starters, if it has one.
     pub summons: Option<u64>,
 }
 
@@ -113,7 +113,7 @@ fn name_of(name: &[u8]) -> String {
     String::from_utf8_lossy(name.trim_ascii_end()).into_owned()
 }
 
-/// Parses a `status` file: the PID inside the session's namespace, and whether the process is a zombie.
+/// Parses a `status` file: the pid inside the session's namespace, and whether the process is a zombie.
 fn parse_status(status: &str) -> (Option<i32>, bool) {
     let last_of = |name: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(name));
@@ -162,7 +162,7 @@ impl Source<'_> {
         });
         let packed = pack(&self.worker.directories, self.jail, &trees, lent)?;
         self.require_kept(builder.written + packed.bytes, room)?;
-        // If the worker's process still exists now, its PID was not reused, so everything that was read belongs to it.
+        // If the worker's process still exists now, its pid was not reused, so everything that was read belongs to it.
         sys::pidfd::is_there(self.worker.process.as_fd()).doing("find the worker")?;
         Ok(Image {
             zygote: Arc::clone(self.zygote),

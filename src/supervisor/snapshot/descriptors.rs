@@ -61,7 +61,7 @@ pub struct Outputs {
     pub stdout: u64,
     /// The inode of standard error.
     pub stderr: u64,
-    /// The inode of the socket over which the program server is started, if there is one.
+    /// The inode of the worker's end of the socket for the links of its starters, if it has one.
     pub summons: Option<u64>,
 }
 

@@ -24,9 +24,9 @@ const MOST_PIECES: usize = 1 << 18;
 
 const FRAGMENTED: SnapshotRefusal = SnapshotRefusal::Fragmented(MOST_PIECES);
 
-/// The bytes copied per call. The buffer stays below glibc's mmap threshold: freeing a block of a megabyte, which glibc
-/// maps by itself, would raise the threshold, and glibc would keep twice as much of every arena from then on
-/// (`M_MMAP_THRESHOLD`, mallopt(3)).
+/// The bytes copied per call: few enough pages for one process_vm_readv(2). The buffer stays below glibc's mmap
+/// threshold: freeing a block of a megabyte, which glibc maps by itself, would raise the threshold, and glibc would
+/// keep twice as much of every arena from then on (`M_MMAP_THRESHOLD`, mallopt(3)).
 const AT_ONCE: u64 = CHUNK as u64;
 
 /// Checks that the kernel supports `PAGEMAP_SCAN`, by scanning this process.

@@ -144,7 +144,8 @@ struct Lists {
 /// The captured state of a session's worker.
 #[derive(Debug)]
 pub struct Image {
-    /// The zygote whose workers can be restored from the image. Its workers share the captured worker's address layout.
+    /// The zygote whose workers can be restored from the image. They have the captured worker's address layout, unless
+    /// the image, or one from which its session was restored, was saved under another zygote.
     pub zygote: Arc<Zygote>,
     kind: ImageKind,
     /// The contents of the memory.

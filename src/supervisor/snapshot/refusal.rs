@@ -12,7 +12,7 @@ use sandfork_jail::sys::errno_of;
 /// names and paths are escaped.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum SnapshotRefusal {
-    /// The level has no namespaces, so that addresses, PIDs and files are not private to a worker.
+    /// The level has no namespaces, so that addresses, pids and files are not private to a worker.
     #[error("the sandbox is of level `landlock`; a snapshot needs level `standard`")]
     Level,
     /// The kernel lacks `PAGEMAP_SCAN`.

@@ -56,7 +56,7 @@ struct Mounts<'t>(Vec<Mount<'t>>);
 
 struct Mount<'t> {
     number: u64,
-    /// The ID of the parent mount.
+    /// The id of the parent mount.
     parent: u64,
     /// The root of the mount within its file system, as the kernel writes it.
     source: &'t str,

@@ -35,7 +35,7 @@ impl<'t> ProcStatus<'t> {
         u64::from_str_radix(self.field(name)?, 16).ok()
     }
 
-    /// Whether the real, effective, saved and file-system IDs of a field all equal `id`.
+    /// Whether the real, effective, saved and file-system ids of a field all equal `id`.
     pub fn has_only_id(&self, name: &str, id: u32) -> bool {
         let ids = self.field(name).unwrap_or("").split_ascii_whitespace();
         ids.map(str::parse).eq([Ok(id), Ok(id), Ok(id), Ok(id)])

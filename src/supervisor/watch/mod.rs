@@ -63,8 +63,8 @@ impl Watcher {
     }
 }
 
-/// A watched directory. The watch ends when this is dropped, and when its session ends or is replaced by a rollback. It
-/// reports nothing more once the directory is removed.
+/// A watched directory. The watch ends when this is dropped, and when its session ends, is restarted or rolled back, or
+/// is paused at the caller's request. It reports nothing more once the directory is removed.
 #[derive(Debug)]
 pub struct Watch(Arc<Shared>);
 

@@ -35,8 +35,9 @@ impl<'a> LayersBuilder<'a> {
         }
     }
 
-    /// Adds the contents of a range of pages. Ranges must arrive in order. A range is compared as a whole and is either
-    /// referenced entirely or written entirely, because each separate run of pages costs every fork one more step.
+    /// Adds the contents of a range of pages. Ranges must arrive in order. The part of a range that lies in one piece
+    /// of the base is compared as a whole, and either referenced or written entirely, because each separate run of
+    /// pages costs every fork one more step.
     pub fn add(&mut self, range: &Range<u64>, bytes: &[u8]) -> io::Result<()> {
         let Some(base) = self.base else {
             return self.write(range.clone(), bytes);

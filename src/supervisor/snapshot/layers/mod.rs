@@ -123,8 +123,8 @@ impl Layers {
         Places::of(&self.pieces, descriptors)
     }
 
-    /// Returns the layers that a later image may share: all of them, or only the first once there are [`MOST_LAYERS`].
-    /// `None` if too little of them is still referenced.
+    /// Returns the layers that a later image may share: all of them, or only the first if there are [`MOST_LAYERS`] or
+    /// too little of all is still referenced. `None` if that is also true of the first.
     pub fn base(&self) -> Option<Base<'_>> {
         let all = self.layers.len();
         let most = if all < MOST_LAYERS { all } else { 1 };

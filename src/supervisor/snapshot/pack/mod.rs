@@ -120,7 +120,7 @@ struct Tree<'a> {
     nodes: BTreeMap<u64, Node>,
     /// Paths relative to `root`, with inode numbers. A directory precedes its entries.
     names: Vec<(CString, u64)>,
-    /// The inodes in use when the walk began. Every name takes one, as do further hard links of a file.
+    /// The inodes in use when the walk began. Every name takes one, even a further hard link of a file.
     inodes: u64,
     /// Mount points in the tree.
     mounts: BTreeSet<PathBuf>,

@@ -117,7 +117,7 @@ struct Steps<'a> {
     loads: Vec<Step>,
     last: Vec<Step>,
     after: Vec<Step>,
-    /// The file that the step being added has open.
+    /// The file that is open after the mapping steps so far, if one is.
     file: Option<String>,
     /// All files that were opened.
     opened: Vec<String>,
@@ -217,7 +217,7 @@ impl Steps<'_> {
             self.maps
                 .push(Step::protect(range.start, length, protection));
         }
-        // Guards go first, because reading into a guard page fails.
+        // These guards are removed first, because reading into a guard page fails.
         for guards in target.guards_missing_in(source, range) {
             let length = guards.end - guards.start;
             self.maps.push(Step::unguard(guards.start, length));

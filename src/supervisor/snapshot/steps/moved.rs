@@ -132,7 +132,7 @@ pub fn moved(source: Memory, target: Memory, room: u64) -> Result<Moved, Snapsho
 
 /// Returns steps that prevent the heap from ever growing. The kernel keeps the program break, which mappings do not
 /// change, and would extend the heap there, while the C library attributes memory that does not follow its heap to
-/// another program's sbrk(2). When brk(2) fails, the C library uses mmap(2) instead.
+/// sbrk(2) calls of other code. When brk(2) fails, the C library uses mmap(2) instead.
 fn heap_is_closed(source: Memory, target: Memory) -> Result<Vec<Step>, SnapshotRefusal> {
     let Some(heap) = target.last(&Backing::Heap) else {
         let what = "the interpreter has no heap".to_owned();
