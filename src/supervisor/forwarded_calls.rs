@@ -78,7 +78,7 @@ pub struct ForwardedCalls<'a> {
     directory: Option<&'a Path>,
     /// An upper bound on the record locks that the worker holds.
     held_at_most: u32,
-    /// Whether the guest has ever made an open file description lock, whose owner `/proc/locks` does not report.
+    /// Whether the guest has ever requested an open file description lock, whose owner `/proc/locks` does not report.
     has_ofd_locks: bool,
     watches: Allowance,
     shared_memory: SharedMemory,

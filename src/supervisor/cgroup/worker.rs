@@ -78,7 +78,7 @@ impl WorkerCgroup {
         Ok(Ref::map(self.made.join.borrow(), Vec::as_slice))
     }
 
-    /// Closes the files for joining and limits, once the worker has been verified.
+    /// Closes the files for joining and those of the limits, once the worker has been verified.
     pub fn settle(&self) {
         self.made.join.borrow_mut().clear();
         self.made.limits.close();
@@ -112,7 +112,7 @@ impl WorkerCgroup {
         counts
     }
 
-    /// Like [`counts`](Self::counts), after the last process of the worker has been reaped. The reading is final.
+    /// Like [`counts`](Self::counts), once no process of the worker is left. The reading is final.
     pub fn last_counts(&self) -> Counts {
         let counted = self.counted();
         self.last.set(Some(counted));

@@ -9,7 +9,8 @@ use crate::error::{Cause, ErrorKind};
 use crate::host::with_hint;
 use crate::plan::harmless;
 
-/// Why an operation on a session's file failed. Nothing was changed, unless a tree was being removed.
+/// Why an operation on a session's file failed. Nothing was changed, except that part of a tree may have been removed,
+/// or parent directories created.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum FileError {

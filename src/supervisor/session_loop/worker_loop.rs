@@ -93,7 +93,8 @@ impl<'a> WorkerLoop<'a> {
                 }
                 Beginning::Resumed(record) => state.resume(record, now),
             }
-            // The files for joining the cgroup are not needed once the worker is forked.
+            // The files for joining the cgroup, and those of its limits, are not needed once the worker is forked and
+            // verified.
             if let Some(cgroup) = &verified.cgroup {
                 cgroup.settle();
             }

@@ -239,7 +239,8 @@ fn capabilities(status: &ProcStatus, jail: &ZygoteJail) -> Checked {
     }
 }
 
-/// Requires that the worker has no descriptors but its own: an inherited one would bypass every rule on paths.
+/// Requires that the worker has only its streams and its data socket: a descriptor that leaked in would be a right that
+/// no layer removes.
 fn descriptors(process: &ProcDir) -> Checked {
     let open = process
         .descriptors()

@@ -67,7 +67,7 @@ pub struct WorkerLife<'a, W> {
     pub(super) cell: Option<RunningCell>,
     /// The cgroup's counts when the last cell ended.
     pub(super) counted: Counts,
-    /// The CPU time since then that was measured without a cgroup and is already part of `between_cells`, microseconds.
+    /// The CPU time since then that was measured without a cgroup and has been added to `between_cells`, microseconds.
     pub(super) measured_us: u64,
     /// The CPU time that was used between cells and has not been reported to the caller.
     pub(super) between_cells: Duration,
