@@ -230,7 +230,10 @@ fn invalid_input_is_rejected_before_a_run() -> Result<(), Failed> {
     let scene = scene()?;
     fs::write(scene.path().join("there.toml"), "mine")?;
     for (arguments, message) in [
-        (&["learn", "reads.py"][..], "so no one can answer: use `--accept`"),
+        (
+            &["learn", "reads.py"][..],
+            "so no one can answer: use `--accept`",
+        ),
         (
             &["learn", "--accept", "all", "reads.py"],
             "`all` is none of read, write",
