@@ -287,8 +287,8 @@ pub enum FromMonitor {
 pub enum Beneath {
     /// Process 1 of the worker's pid namespace. When it is killed, the kernel kills all others.
     Init,
-    /// Without namespaces: a process of the zygote that itself kills the others when the peer of the monitor is shut
-    /// down. It must not be killed.
+    /// Without namespaces: a process of the zygote that itself kills the others when the supervisor shuts down its end
+    /// of the monitor. It must not be killed.
     Reaper,
 }
 

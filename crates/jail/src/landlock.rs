@@ -23,9 +23,9 @@ use crate::sys;
 /// Builds the ruleset in this mount namespace.
 ///
 /// The ruleset handles every right that the ABI defines, and each rule must apply exactly as written. A right that the
-/// kernel does not know is an error (`HardRequirement`), never a smaller ruleset. With a loopback interface the worker
-/// may use all of its ports, but a rule covers a single port. The ruleset therefore does not handle ports in that case,
-/// and the network namespace confines them.
+/// kernel does not know is an error (`HardRequirement`), never a smaller ruleset. A worker with a loopback interface
+/// may use all ports of that interface, but a rule covers a single port. The ruleset therefore does not handle ports in
+/// that case, and the network namespace confines them.
 fn build(rules: &LandlockRules, network: Network) -> Result<OwnedFd, Errno> {
     let abi = ABI::from(i32::try_from(rules.abi).map_err(|_| Errno::EINVAL)?);
     let mut ruleset = Ruleset::default()

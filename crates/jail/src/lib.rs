@@ -1,6 +1,6 @@
-//! The jail that a sandbox runs in. [`zygote`] and [`worker`] each apply it in one function, one step per
-//! line, with the reason for the position of each step. Every other file covers one kernel facility, and
-//! [`sys`] holds every `unsafe` block and raw system call.
+//! The jail that a sandbox runs in. [`zygote`] and [`worker`] apply it step by step, with the reason for the
+//! position of each step. The other files cover one kernel facility each, and [`sys`] contains every `unsafe`
+//! block and raw system call.
 //!
 //! Two programs use this crate. The `sandfork` library builds the plan in [`program`], decodes [`failure`]
 //! reports, and probes the host. The native half of the zygote (`sandfork-worker`) executes the steps. The
@@ -10,9 +10,9 @@
 /// The descriptor number of the data socket in a worker.
 ///
 /// The number is far above those that programs rely on: the first descriptor that a guest opens is 3, as
-/// usual, and a daemon-style close of all low descriptors does not cut the worker off. It is also the highest
-/// descriptor that select(2) supports. A host whose hard limit excludes it is rejected before anything
-/// starts.
+/// usual, and a guest that closes every descriptor up to its limit, as daemons do, does not cut itself off. It
+/// is also the highest descriptor that select(2) supports. A host whose hard limit excludes it is rejected
+/// before anything starts.
 pub const DATA: std::os::fd::RawFd = 1023;
 
 pub mod archive;

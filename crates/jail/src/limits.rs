@@ -85,7 +85,7 @@ pub fn set_open_files(limits: &[Rlimit]) -> Result<(), Errno> {
 ///
 /// They must be set after the guest's user namespace is created. The kernel keeps the creator's limit as the ceiling of
 /// that namespace, and compares the ceiling with the usage of the parent's user, which is the usage of all tenants
-/// together. Set earlier, one tenant could use up the others' share.
+/// together. If the limits were set earlier, one tenant could use up the others' share.
 pub fn set_counted(limits: &[Rlimit]) -> Result<(), Errno> {
     limits
         .iter()

@@ -53,8 +53,8 @@ const FIRST_PORT: &str = "sys/net/ipv4/ip_unprivileged_port_start";
 /// The maximum number of connections that wait to be accepted.
 const BACKLOG: i32 = 128;
 
-/// Enters a new network namespace with a loopback interface that has its usual addresses and those of the plan. Creates
-/// the plan's sockets there and returns them in the plan's order.
+/// Enters a new network namespace whose only interface is a loopback interface, with its usual addresses and those of
+/// the plan. Creates the plan's sockets there and returns them in the plan's order.
 ///
 /// `proc` is the root of a procfs that shows the calling process.
 pub fn make(proc: BorrowedFd, plan: &WorkerJail) -> Result<Vec<OwnedFd>, Failure> {

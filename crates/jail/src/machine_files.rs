@@ -66,7 +66,7 @@ pub const LONGEST_SESSION: Duration = Duration::from_secs(720 * 3600);
 const CPU: &str = "devices/system/cpu";
 const NODE: &str = "devices/system/node";
 
-/// The boot time, and the time since boot.
+/// The boot time by the guest's clocks, and the time since. In a time namespace that is the zygote's start.
 #[derive(Clone, Copy, Debug)]
 pub struct Boot {
     at: Duration,

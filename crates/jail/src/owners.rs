@@ -1,5 +1,5 @@
-//! Maps the owner of a writable directory to the guest, so that files which a guest of root writes there belong to that
-//! owner (mount_setattr(2), `MOUNT_ATTR_IDMAP`).
+//! Maps the owner of a writable directory to the guest of a root launcher, so that files that the guest writes there
+//! belong to that owner (mount_setattr(2), `MOUNT_ATTR_IDMAP`).
 //!
 //! The guest of a root launcher runs as an unprivileged user, who could write to few directories and whose files would
 //! belong to a uid without an account. In an id-mapped mount the guest acts as the directory's owner, in that directory

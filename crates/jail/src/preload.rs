@@ -1,8 +1,8 @@
 //! Provides writable directories to packages while the zygote preloads them.
 //!
 //! Some packages create a cache when they are imported, and joblib tests semaphores, which are files in `/dev/shm`. The
-//! directories are mounted in a separate mount namespace, which the zygote leaves before the first fork. Files that a
-//! package writes there reach no worker, and so are no channel between tenants.
+//! directories are mounted in a separate mount namespace, which the zygote leaves before it forks the first worker.
+//! Files that a package writes there reach no worker, and so are no channel between tenants.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 
@@ -31,8 +31,8 @@ pub struct Preload {
 }
 
 impl Preload {
-    /// Enters a mount namespace with empty directories where workers have theirs. With modules to preload, it also has
-    /// the files that describe the machine to workers.
+    /// Enters a mount namespace with empty directories where workers have theirs. If there are modules to preload, it
+    /// also has the files that describe the machine to workers.
     pub(super) fn enter(
         worker: &WorkerJail,
         modules: &[PreloadModule],

@@ -1,4 +1,5 @@
-//! Replaces a pid namespace at level `landlock`: a process that adopts orphaned descendants and ends all of them.
+//! Replaces a pid namespace at level `landlock`: a process that adopts the orphans among its descendants and ends all
+//! descendants.
 //!
 //! The zygote's watcher is a reaper for the zygote and all of its workers. Below it, each worker has its own reaper.
 //! Neither runs guest code.
@@ -49,7 +50,7 @@ impl Reach {
 /// A process that has become a reaper.
 pub struct Reaper {
     reach: Reach,
-    /// The reaper's child, and its pidfd, because the pid may have been reaped.
+    /// The reaper's child, and its pidfd, because the child may have been reaped.
     main: Pid,
     handle: OwnedFd,
     children: SignalFd,
@@ -63,7 +64,7 @@ pub enum EndReason {
     HolderGone(usize),
 }
 
-/// How long the reaper waits for killed processes before it looks for more, milliseconds.
+/// How long the reaper waits for killed processes to end before it kills the remaining ones again, milliseconds.
 const KILL_RETRY_MS: u16 = 10;
 
 impl Reaper {

@@ -338,7 +338,7 @@ fn make_entry(stage: &Path, entry: &RootEntry, certificates: &[u8]) -> io::Resul
     }
 }
 
-/// Creates a mount point for a tree. Does nothing if it exists, as it does beneath an earlier, read-only tree.
+/// Creates a mount point for a tree, unless it exists, as it must beneath an earlier, read-only tree.
 fn make_mount_point(path: &Path, kind: TreeKind) -> io::Result<()> {
     match kind {
         _ if path.try_exists()? => Ok(()),

@@ -96,8 +96,9 @@ def claim_os_error(error, runs, place, trace):
 
 def changed(target, number, trace):
     """Returns the path that would have to be writable, if a change of `target` was refused for another reason
-    than file permissions: the target, or the nearest existing directory above it. Returns `None` if the path
-    is unknown, as for a file to create in a directory that the sandbox does not show."""
+    than file permissions: the target, or the nearest existing directory above it. A file to create in a
+    directory that the sandbox does not show has no known directory above it, so its own path is returned.
+    Returns `None` for other refusals."""
     if number == errno.ENOENT and trace is not None and makes_file(trace):
         return target
     if number not in (errno.EROFS, errno.EACCES):
@@ -178,8 +179,8 @@ def clean_place(place):
 
 
 def absolute(name):
-    """Returns a file name as an absolute path, or `None` if it is too long for the kernel or cannot be
-    decoded."""
+    """Returns a file name as an absolute path, or `None` if the kernel rejects such a path or it is not valid
+    Unicode."""
     if type(name) not in (str, bytes):
         return None
     try:

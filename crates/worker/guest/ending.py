@@ -52,7 +52,7 @@ def flush():
 
 
 def is_open(stream):
-    """Returns whether to flush a stream. Like the interpreter, takes a stream whose `closed` raises for
+    """Returns whether to flush a stream. Like the interpreter, treats a stream whose `closed` raises as
     open."""
     try:
         return stream is not None and not stream.closed

@@ -1,4 +1,5 @@
-"""Recreates state that a worker must not inherit from its zygote."""
+"""Sets up the streams, flags and hooks that guests see, and reseeds random state, which workers must not
+share with their zygote."""
 
 import errno
 import gc
@@ -87,7 +88,8 @@ class BreakpointHook:
         if path == "0":
             return ignore
         module, dot, name = path.rpartition(".")
-        # Like there, a name alone is a builtin, and a name that begins with a dot is invalid.
+        # As in the interpreter's hook, a name alone is a builtin, and a name that begins with a dot is
+        # invalid.
         if module or not dot:
             module = module or "builtins"
             try:
@@ -157,7 +159,7 @@ def note_generators():
     # Older versions have only the global generator.
     if hasattr(numpy, "BitGenerator"):
         kinds[numpy.BitGenerator] = reseed_numpy
-        # Programs create further generators from this one.
+        # Programs create further generators from a seed sequence.
         kinds[numpy.SeedSequence] = numpy.SeedSequence.__init__
         bits = getattr(numpy.mtrand._rand, "_bit_generator", None)
         inherited.update((id(bits), id(getattr(bits, "_seed_seq", None))))
@@ -205,7 +207,7 @@ def reseed():
 
 def reseed_copy():
     """Reseeds a worker that was restored from another's memory. Its process id is the same, so packages do
-    not detect it. Generators that the guest has created continue their sequence."""
+    not detect the copy. Generators that the guest has created continue their sequence."""
     reseed()
     modules = sys.modules
     if "random" in modules:

@@ -75,7 +75,7 @@ def missing_package(error):
 
 
 def missing_name(error, message):
-    """Returns a replacement for IPython's names of earlier inputs and values; empty for other errors."""
+    """Returns a note on IPython's names for earlier inputs and values; empty for other errors."""
     parts = message.split("'", 2)
     if not issubclass(type(error), NameError) or len(parts) < 3:
         return ""
@@ -183,7 +183,7 @@ def suggestion(error, message):
     # `traceback` of CPython 3.12 has already appended some suggestions.
     if message != str(error):
         return ""
-    # A new exception, without a `__cause__`, notes and a guest's `__str__`.
+    # A new exception, without `__cause__`, notes or a guest's `__str__`.
     alone = kind(message)
     for name in ("name", "obj", "name_from"):
         if hasattr(error, name):

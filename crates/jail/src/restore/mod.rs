@@ -104,7 +104,8 @@ impl BlobData {
     }
 
     /// Adds the steps, and returns the contents of the file that [`Blob::map`](crate::sys::checkpoint::Blob::map)
-    /// reads. `place` is the address at which the other process is suspended, and `number` its return value there.
+    /// reads. `place` is the address of the other process's resume point, and `number` the number of the restore, which
+    /// [`suspend`](crate::sys::checkpoint::suspend) returns in the copy.
     pub fn finish(mut self, place: u64, number: u64, steps: &[Step]) -> Vec<u8> {
         let aligned = self.data.len().next_multiple_of(64);
         self.data.resize(aligned, 0);

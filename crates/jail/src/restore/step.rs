@@ -179,7 +179,7 @@ impl Step {
         Self::call(libc::SYS_pread64, EXACT, arguments, length)
     }
 
-    /// Copies the pages at `from` that differ to `start`.
+    /// Copies each page at `from` over its counterpart at `start`, if the two differ.
     pub const fn copy_differing(start: u64, length: u64, from: u64) -> Self {
         Self {
             kind: COPY_DIFFERING,

@@ -110,7 +110,8 @@ pub mod failure {
 
 /// The offset of the header in a blob, after the code.
 pub const HEADER_AT: usize = 4096;
-/// The offset of the buffer into which pages are read that cannot be mapped for comparison. The stack ends there.
+/// The offset of the buffer into which pages are read that cannot be mapped for comparison. The stack grows down from
+/// there.
 pub const BUFFER_AT: usize = 2 * 4096;
 /// The length of the buffer, bytes.
 pub const BUFFER: usize = 256 << 10;

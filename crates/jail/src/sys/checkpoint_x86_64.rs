@@ -220,8 +220,8 @@ pub fn restorer() -> &'static [u8] {
 ///
 /// # Safety
 ///
-/// The restoring code must be mapped at `start`, and `header` must contain steps that do not touch the code, the header
-/// or the stack.
+/// The restoring code must be mapped at `start`, and `header` must refer to steps that do not touch the code, the
+/// header or the steps.
 pub unsafe fn enter(start: u64, header: u64, stack: u64) -> Result<(), Errno> {
     // SAFETY: guaranteed by the caller. The stack pointer is within the blob; nothing is pushed.
     unsafe {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 static IS_CLOSED: AtomicBool = AtomicBool::new(false);
 
 // SAFETY: the dynamic loader calls each function in this section once, with arguments that this function ignores. The
-// function relies on no state that is initialised later than the loader runs.
+// function needs no state that is initialised after it, such as that of Rust's runtime.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static BEFORE_MAIN: extern "C" fn() = record_stdout;

@@ -29,8 +29,8 @@ pub(crate) fn owned(fd: libc::c_long) -> OwnedFd {
 /// If the number is negative.
 pub fn inherited(fd: RawFd) -> OwnedFd {
     assert!(fd >= 0, "an inherited descriptor has a number");
-    // SAFETY: the callers are the entry points of the zygote and the worker, which name the numbers that their parent
-    // arranged. Each number is taken once.
+    // SAFETY: every caller names a number at which its parent has placed a descriptor. A caller either takes the number
+    // only once in its process, or wraps the result in `ManuallyDrop`, so at most one owner closes the descriptor.
     unsafe { OwnedFd::from_raw_fd(fd) }
 }
 
@@ -141,7 +141,8 @@ pub(crate) fn close_from(first: RawFd, kept: RawFd) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Closes all inherited descriptors except the standard streams and `kept`.
+/// Closes all inherited descriptors except the standard streams and `kept`: they belong to the process that started
+/// this one.
 ///
 /// The caller must not own any other descriptor yet.
 pub fn close_inherited(kept: BorrowedFd) -> Result<(), Errno> {

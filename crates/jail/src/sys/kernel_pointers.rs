@@ -55,8 +55,8 @@ impl KernelPointers {
     pub fn attach(self) -> Result<(), Errno> {
         self.set()?;
         if let Some(area) = restartable_area() {
-            // Errors are ignored: the area is still registered if equal memory was mapped in its place, and without a
-            // registration glibc asks the kernel instead.
+            // Errors are ignored: an area that is still registered is `EBUSY`, and without a registration glibc makes a
+            // system call instead of reading the area.
             _ = register(area, restartable::LENGTH, 0);
         }
         // glibc caches the end of the heap, which differs now if the memory came from another process.
@@ -76,8 +76,8 @@ impl KernelPointers {
     }
 }
 
-/// Withdraws all addresses that the kernel accesses on its own from this thread, because other memory will be mapped
-/// there.
+/// Withdraws from the kernel all addresses of this thread that the kernel accesses on its own, because other memory
+/// will be mapped there.
 pub fn detach() -> Result<(), Errno> {
     let none = KernelPointers {
         locks: 0,

@@ -212,7 +212,7 @@ pub fn keep_exit_statuses() -> Result<(), Errno> {
 pub fn is_ignored(signal: Signal) -> bool {
     let mut found = MaybeUninit::<libc::sigaction>::zeroed();
     // SAFETY: without a new action the call only writes the current action to `found`, which is live. The structure
-    // consists of integers and pointers-as-integers, for which zeros are valid.
+    // consists of integers and an optional function pointer, for which zeros are valid.
     let found = unsafe {
         libc::sigaction(signal as libc::c_int, std::ptr::null(), found.as_mut_ptr());
         found.assume_init()

@@ -37,10 +37,10 @@ const TRIES: usize = 8;
 
 /// Makes the length and contents of a memfd immutable.
 ///
-/// The kernel waits a tenth of a second until no other user holds a reference to one of its pages, and then fails with
-/// `EBUSY` (`memfd_wait_for_pins` in mm/memfd.c). On a machine with little free memory the kernel's own reclaim holds
-/// such references for moments, hence the retries. A file with a writable mapping also fails with `EBUSY`, without a
-/// wait.
+/// The kernel waits about a tenth of a second for other references to the file's pages to be dropped, and then fails
+/// with `EBUSY` (`memfd_wait_for_pins` in mm/memfd.c). On a machine with little free memory the kernel's own reclaim
+/// briefly holds such references, hence the retries. A file with a writable mapping also fails with `EBUSY`, but
+/// without a wait.
 pub fn seal(file: BorrowedFd) -> Result<(), Errno> {
     let seals = || FcntlArg::F_ADD_SEALS(UNCHANGING | SealFlag::F_SEAL_SEAL);
     let mut tries = (0..TRIES).map(|_| fcntl(file, seals()).map(drop));

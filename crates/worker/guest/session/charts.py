@@ -1,5 +1,5 @@
 """Displays charts of plotly, Vega-Altair and Bokeh as data, which the caller's own copy of the library draws.
-No script of the guest leaves the sandbox. Imports only modules that the guest has loaded."""
+No script of the guest leaves the sandbox. Imports nothing for a library that the guest has not loaded."""
 
 import sys
 

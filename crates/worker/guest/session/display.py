@@ -14,7 +14,7 @@ MOST_DISPLAYED = 64 << 20
 # The overhead of a display in bytes. The supervisor counts half of it.
 OF_A_DISPLAY = 2 << 10
 MOST_FORMS = 32
-# Types that their text shows completely, so that as a cell's value they need no display.
+# Types whose text form suffices, so that as a cell's value they need no display.
 PLAIN = frozenset(
     (type(None), bool, int, float, complex, str, bytes, bytearray, list, tuple, dict, set)
     + (frozenset, range, type(Ellipsis), type(NotImplemented))

@@ -102,7 +102,7 @@ class Interrupts:
             if mode == WAITING:
                 self.mode = SHUT
             elif frame is not None and frame.f_code is GUARDED:
-                # In the frame of `guarded`, after the guest's code: there is nothing left to interrupt.
+                # In the frame of `guarded`, outside the guest's code: nothing is left to interrupt.
                 self.mode = IDLE
             self.interrupt()
 

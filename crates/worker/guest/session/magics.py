@@ -28,7 +28,7 @@ from numpy import *
 FORMS = {"html": "text/html", "markdown": "text/markdown", "latex": "text/latex", "svg": "image/svg+xml"}
 # Programs that IPython runs without the `!` too.
 PROGRAMS = ("cp", "mkdir", "mv", "rm", "rmdir")
-# Magics whose code does not contain `$name` and `{name}` variables.
+# Magics whose argument is code, in which `$name` and `{name}` are not replaced.
 UNEXPANDED = ("time", "timeit")
 
 

@@ -1,5 +1,5 @@
-"""Packs the buffers of a message: into the payload if they are small, otherwise into a file whose descriptor
-is passed."""
+"""Packs and unpacks the buffers of a message: in the payload if they are small, otherwise in a file whose
+descriptor is passed."""
 
 import os
 import sys

@@ -211,7 +211,7 @@ def read_frame(decoder: Decoder, tree: Tree, depth: int) -> Any:
         _require_length("rows", len(index), len(column))
     # Displaying the frame hashes its labels.
     spend_hashing(decoder, columns)
-    # As series with an index, so that pandas 3 does not convert objects to strings.
+    # As series with the frame's index, so that pandas 3 does not convert objects to strings.
     parts = [pandas.Series(column, index, copy=False, **as_it_is(column)) for column in data]
     frame = pandas.DataFrame(dict(enumerate(parts)), index=index, copy=False)
     frame.columns = columns

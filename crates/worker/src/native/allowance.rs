@@ -1,7 +1,7 @@
 //! Limits the memory of the interpreter's objects, below the limit at which the cgroup kills the guest.
 //!
 //! An allocation beyond the limit raises `MemoryError`, as on a machine without free memory, and the guest continues.
-//! This is not a security boundary: memory allocated by other means counts only towards the cgroup's limit.
+//! This is not a security boundary: only the cgroup's limit stops memory that is allocated by other means.
 #![allow(clippy::unnecessary_wraps)] // functions in the module's table share one signature
 
 use std::os::fd::BorrowedFd;

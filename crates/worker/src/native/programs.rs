@@ -1,4 +1,4 @@
-//! `programs`: prepares a session's worker to start the process that runs the caller's programs.
+//! `programs`: prepares a session's worker to start the process that starts the caller's programs.
 
 use std::ffi::{CString, OsString};
 use std::os::fd::AsFd;

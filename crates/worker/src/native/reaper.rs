@@ -1,6 +1,6 @@
-//! A worker's reaper at level `landlock` (see `jail::reaper`). The zygote forks one reaper process for each worker. The
-//! reaper forks the worker, reports the worker's birth and end on the monitor, and finally ends every process that the
-//! worker started.
+//! A worker's reaper at level `landlock` (see `sandfork_jail::reaper`). The zygote forks one reaper process for each
+//! worker. The reaper forks the worker, reports the worker's birth and end on the monitor, and finally ends every
+//! process that the worker started.
 
 use std::os::fd::{AsFd, OwnedFd, RawFd};
 
@@ -64,7 +64,8 @@ fn serve(own: ForkedChild, reach: Reach, worker: Pid, ties: &ReaperFds) -> Resul
     };
     let monitor = sys::descriptors::inherited(MONITOR);
     let born = Reaper::new(reach, worker).and_then(|reaper| {
-        // Like the worker. Otherwise a procfs with `hidepid` hides the resource usage of orphans from the supervisor.
+        // Dumpable, like the worker: otherwise a procfs with `hidepid` hides from the supervisor the resource usage of
+        // orphans, which the reaper has reaped.
         sys::process::set_dumpable(Dumpable::Yes)?;
         let own = sys::pidfd::open(getpid())?;
         let beneath = Beneath::Reaper;

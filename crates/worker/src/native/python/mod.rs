@@ -172,7 +172,7 @@ pub fn after_fork_in_parent() {
     unsafe { PyOS_AfterFork_Parent() }
 }
 
-/// Restores the interpreter in the child, which runs the `os.register_at_fork` hooks.
+/// Restores the interpreter in the child, and runs the `os.register_at_fork` hooks.
 pub fn after_fork_in_child() {
     // SAFETY: as above, in the child of the fork that followed `before_fork`.
     unsafe { PyOS_AfterFork_Child() }

@@ -73,7 +73,7 @@ enum LineKind {
     Expression,
     /// A statement other than an expression.
     Statement,
-    /// Several statements, separated by semicolons.
+    /// The line has a semicolon, and may have several statements.
     Several,
 }
 

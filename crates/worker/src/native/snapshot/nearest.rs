@@ -11,7 +11,8 @@ use std::path::{Path, PathBuf};
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2};
 
-/// Landlock checks every directory above one that is opened for reading, but none for a path descriptor.
+/// Flags that open a directory as a path descriptor: Landlock checks every directory above one that is opened for
+/// reading, but none for a path descriptor.
 const DIRECTORY: OFlag = OFlag::O_PATH
     .union(OFlag::O_DIRECTORY)
     .union(OFlag::O_CLOEXEC);
@@ -19,7 +20,7 @@ const DIRECTORY: OFlag = OFlag::O_PATH
 /// The directory of a tree that was opened last.
 pub struct Nearest {
     root: OwnedFd,
-    /// The directory, and its path in the tree. `None` for the root.
+    /// The directory's path in the tree, and its descriptor. `None` until a directory other than the root is opened.
     last: Option<(PathBuf, OwnedFd)>,
 }
 
@@ -28,7 +29,8 @@ impl Nearest {
         Self { root, last: None }
     }
 
-    /// Returns a path descriptor (`O_PATH`) of a directory of the tree, opened without following links or entering mounts.
+    /// Returns a path descriptor (`O_PATH`) of a directory of the tree, opened without following symbolic links or
+    /// crossing mount points.
     pub fn open(&mut self, path: &Path) -> Result<&OwnedFd, Errno> {
         if path.as_os_str().is_empty() {
             return Ok(&self.root);

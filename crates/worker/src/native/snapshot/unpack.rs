@@ -1,8 +1,8 @@
 //! Unpacks the files of another worker into this worker's directories.
 //!
 //! These directories contain mounts of host paths that the policy shows, some of them writable. Nothing here reaches
-//! into a mount: the kernel opens no directory across a mount point ([`open_own`]), does not rename or link files
-//! between file systems, and neither removes nor replaces a mount point.
+//! into a mount: the kernel opens no directory across a mount point ([`open_own`], [`Nearest`]), does not rename or
+//! link files between file systems, and neither removes nor replaces a mount point.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
@@ -36,7 +36,8 @@ const MAX_SKIPPED: u64 = 100_000;
 /// All permission bits of a mode.
 const MODE: u32 = 0o7777;
 
-/// The permission bits that no filter refuses; the others are set-user-ID and set-group-ID.
+/// The permission bits that no filter refuses. The others, set-user-ID and set-group-ID, make a program run as its
+/// owner.
 const HARMLESS: u32 = 0o1777;
 
 const DIRECTORY: OFlag = OFlag::O_RDONLY
@@ -313,7 +314,7 @@ fn finish(handle: &OwnedFd, entry: Entry) -> io::Result<()> {
     Ok(futimens(handle.as_fd(), &time, &time)?)
 }
 
-/// Sets what filling a directory changes.
+/// Sets the attributes that filling a directory changes: mode and times.
 fn finish_directory(nearest: &mut Nearest, path: &Path, entry: Entry) -> io::Result<()> {
     let name = path.file_name().unwrap_or_default();
     let above = nearest.open(path.parent().unwrap_or(path))?;
