@@ -1,12 +1,12 @@
 //! Filters for a worker that no supervisor can listen to. The kernel allows one listener for all filters of a process,
-//! and a container manager may already be it.
+//! and a container manager may already have it.
 
 use super::program::BpfProgram;
 
 /// The opcode of an instruction that returns a constant: `BPF_RET | BPF_K` of linux/bpf_common.h.
 pub const RETURN: u16 = 0x06;
 
-/// The verdict that notifies the supervisor about a call, and allows the call if there is no listener:
+/// The verdict that notifies the supervisor about a call, which is allowed if no supervisor can listen ([`unheard`]):
 /// `SECCOMP_RET_USER_NOTIF` with data bits that the kernel ignores.
 pub const ASK_OR_ALLOW: u32 = 0x7fc0_0001;
 

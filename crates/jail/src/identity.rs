@@ -20,7 +20,7 @@ pub fn drop_to(ids: HostIds) -> Result<(), Errno> {
 
 /// Switches to one of the uids that the zygote's user namespace maps for its workers.
 ///
-/// The kernel counts inotify watches, pipe pages and descriptors in flight per host user. A worker with its own uid
+/// The kernel counts epoll(7) watches, pipe pages and descriptors in flight per host user. A worker with its own uid
 /// therefore cannot exhaust another worker's share. Capabilities stay, because the old uid is not root.
 pub fn become_worker(uid: u32) -> Result<(), Errno> {
     let uid = Uid::from_raw(uid);

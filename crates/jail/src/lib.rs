@@ -2,10 +2,10 @@
 //! position of each step. The other files cover one kernel facility each, and [`sys`] contains every `unsafe`
 //! block and raw system call.
 //!
-//! Two programs use this crate. The `sandfork` library builds the plan in [`program`], decodes [`failure`]
-//! reports, and probes the host. The native half of the zygote (`sandfork-worker`) executes the steps. The
-//! jail executes its prepared plan and makes no decisions. The API exists for these two programs only and may
-//! change in any version.
+//! The `sandfork` library builds the plan in [`program`], decodes [`failure`] reports, and probes the host. The
+//! native half of the zygote (`sandfork-worker`) executes the steps. The jail executes its prepared plan and
+//! makes no decisions. The egress process and the server use parts of this crate. The API exists for these
+//! packages only and may change in any version.
 
 /// The descriptor number of the data socket in a worker.
 ///

@@ -14,8 +14,8 @@ pub const MAX_PASSED: usize = 64;
 
 /// Takes ownership of a descriptor that a system call just returned.
 pub(crate) fn owned(fd: libc::c_long) -> OwnedFd {
-    // SAFETY: every caller passes the non-negative result of a call that creates a descriptor, straight from `check`,
-    // so nothing else can own it. Descriptors fit in an int.
+    // SAFETY: every caller passes a descriptor that a successful call has just created, or placed at a number that no
+    // value owns, so nothing else owns it. Descriptors fit in an int.
     #[allow(clippy::cast_possible_truncation)]
     unsafe {
         OwnedFd::from_raw_fd(fd as RawFd)

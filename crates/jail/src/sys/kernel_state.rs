@@ -59,7 +59,8 @@ impl KernelState {
         let (mut mask, mut name) = (0_u64, [0; NAME]);
         let mut stack = MaybeUninit::<libc::stack_t>::zeroed();
         // SAFETY: each call writes to a live local of the size that the kernel expects. The umask is restored at once,
-        // and no other thread can create a file meanwhile.
+        // and there is no other thread that could create a file meanwhile: the supervisor does not copy a worker with
+        // threads.
         let (stack, umask) = unsafe {
             let none = ptr::null::<u64>();
             check(libc::syscall(

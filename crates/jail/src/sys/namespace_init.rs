@@ -200,8 +200,8 @@ pub fn spawn(stacks: &mut InitStacks, lifetime: InitLifetime) -> Result<Namespac
         Some(&mut before),
     )?;
     // SAFETY: the stack is exclusive to this init until `release`, 16-byte aligned, and grows down from its top. `wait`
-    // writes no memory but that stack, and the shared errno if its preparation fails, so sharing the address space with
-    // the running parent is sound. `pidfd` outlives the call.
+    // writes only to that stack, so sharing the address space with the running parent is sound. Only if its preparation
+    // fails does it also write the parent's errno, which is valid with any value. `pidfd` outlives the call.
     let pid = unsafe {
         libc::clone(
             wait,

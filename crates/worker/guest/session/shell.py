@@ -76,7 +76,8 @@ def script(name, rest, body, namespace):
         say("`%%script` needs the name of a program")
         return
     arguments = words if name == "script" else [program_of(name), *words]
-    # A shell without arguments would share standard input with the programs that it starts.
+    # The programs that a shell starts share its standard input, and would read the body from it. A shell
+    # without further arguments therefore gets the body by `-c`.
     takes_input = name == "script" or bool(words)
     if not takes_input:
         arguments += ["-c", body]

@@ -91,7 +91,7 @@ impl SharedReport {
     }
 
     fn get(&self) -> &Report {
-        // SAFETY: the mapping lives as long as `self` and is page-aligned, and all-zero bytes are a valid `Report`.
+        // SAFETY: the mapping lives as long as `self`, is page-aligned and begins as zeros, which are a valid `Report`.
         // Other processes write to it only through its atomics.
         unsafe { self.page.as_ref() }
     }
