@@ -27,7 +27,7 @@ enum Bound {
     },
     /// Processes and threads.
     Tasks {
-        /// The task limit of one run, plus its init process.
+        /// The task limit of one run, plus the process above it: its init, or its reaper at level `landlock`.
         each: u64,
         /// Tasks left.
         left: u64,
@@ -46,7 +46,7 @@ enum Bound {
 pub(crate) struct Needs {
     /// Bytes of memory, including files where those have separate limits.
     pub memory: u64,
-    /// Processes and threads, including each run's init process.
+    /// Processes and threads, including the process above each run.
     pub tasks: u64,
     /// Descriptors of this process.
     pub descriptors: u64,

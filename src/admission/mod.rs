@@ -55,7 +55,7 @@ struct Load {
     waiting: usize,
 }
 
-/// A permit to run, which is held until it is dropped.
+/// A permit to run. Dropping it admits the next run.
 #[derive(Debug)]
 pub struct Permit(Arc<Inner>);
 
@@ -302,7 +302,7 @@ impl Ticket {
     }
 }
 
-/// The error for a run that was not admitted.
+/// Returns the error for a run that was not admitted.
 fn busy(sentence: impl Into<String>) -> Error {
     Error::new(ErrorKind::Busy, sentence)
 }

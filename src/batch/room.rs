@@ -17,7 +17,7 @@ pub struct Room {
 
 #[derive(Debug)]
 struct State {
-    /// The needs of all jobs under the batch's policy, which the caller has decided that the host can hold.
+    /// The needs of all jobs under the batch's policy. The caller has decided that the host can hold them.
     for_jobs: Needs,
     /// The resources of the host. Measured for the first task under its own policy; until then no run has to wait.
     all: Option<Needs>,

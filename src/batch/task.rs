@@ -85,7 +85,7 @@ impl Task {
     }
 }
 
-/// The error for a key that names a file of the host, in a task from an untrusted source.
+/// Returns the error for a key that names a file of the host, in a task from an untrusted source.
 fn host_file_error(key: &str) -> Error {
     let sentence =
         format!("`{key}` names a file of the host, which is not allowed in tasks from elsewhere");

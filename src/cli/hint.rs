@@ -86,7 +86,8 @@ impl Surroundings {
         }
     }
 
-    /// Without id-mapped mounts, a guest started by root runs as a user other than the owner.
+    /// Explains a failed write to a path of the host. Without id-mapped mounts, a guest started by root runs as a user
+    /// other than the owner.
     fn unwritable(&self, name: &str) -> Option<String> {
         let mut writable = self.writable.iter();
         let (shown, within) = writable.find_map(|path| {

@@ -152,7 +152,7 @@ fn refused(path: &Path, cause: &io::Error) -> Failure {
     }
 }
 
-/// The error for a directory without a `__main__.py`.
+/// Returns the error for a directory without a `__main__.py`.
 pub fn no_main(path: &Path) -> Failure {
     Failure::Usage(format!(
         "`{}` is a directory without a `__main__.py`; name the script in it",

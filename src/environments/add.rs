@@ -119,7 +119,7 @@ impl Wanted {
     }
 }
 
-/// The error for a session whose guest does not add the installed packages.
+/// Returns the error for a session whose guest does not add the installed packages.
 fn unusable(cause: &str) -> Error {
     EnvironmentError::Request(format!("the session cannot use the packages: {cause}")).into()
 }

@@ -31,7 +31,6 @@ type Taken = Arc<Mutex<Option<io::Result<String>>>>;
 ///
 /// Each wheel is built in a fresh worker. Whatever the code does to its wheel is covered by the wheel's hash, and thus
 /// by the environment's directory name.
-/// the environment.
 ///
 /// # Errors
 /// If a wheel cannot be built.

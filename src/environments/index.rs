@@ -16,7 +16,7 @@ const PYPI_HOSTS: [&str; 2] = ["pypi.org", "files.pythonhosted.org"];
 /// The prefix of the variables through which secrets reach the egress process.
 const SECRET: &str = "SANDFORK_INDEX_SECRET_";
 
-/// The error for an unsupported setting of pip.
+/// Returns the error for an unsupported setting of pip.
 fn unsupported(option: &str, remedy: &str) -> String {
     format!("pip's `{option}` is set, which Sandfork does not support: {remedy}")
 }

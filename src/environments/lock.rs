@@ -46,7 +46,7 @@ pub struct Source {
     pub sha256: String,
 }
 
-/// The error for too many packages.
+/// Returns the error for too many packages.
 pub fn too_many() -> String {
     format!("it has more than {MOST_PACKAGES} packages")
 }
@@ -206,7 +206,7 @@ impl LockedWheel {
     }
 }
 
-/// The error for a package that cannot be locked because it has this problem.
+/// Returns the error for a package that cannot be locked because it has this problem.
 pub fn wrong(package: &str, what: &str) -> String {
     format!("its package `{package}` has {what}")
 }

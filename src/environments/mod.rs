@@ -2,8 +2,9 @@
 //!
 //! The contents of an environment are determined by a lock, which lists wheels with their hashes, and by the
 //! interpreter. Two sandboxes take part: the first asks the index which wheels there are; the second fetches them,
-//! checks their hashes, and passes their files to this process, which writes them. No package code runs in either.
-//! `lock`, `index` and `requirement_line` are data; `jail`, `tree` and `create` have effects.
+//! checks their hashes, and passes their files to this process, which writes them. No package code runs in either,
+//! unless the caller allows source distributions to be built (`build`): their code runs in the first sandbox, never in
+//! the second. `lock`, `index` and `requirement_line` are data; `jail`, `tree` and `create` have effects.
 
 mod add;
 mod allowed;

@@ -168,7 +168,7 @@ fn read(path: &Path) -> Result<String, EnvironmentError> {
     text.map_err(|cause| EnvironmentError::Request(format!("{}: {cause}", path.display())))
 }
 
-/// The error for a line: its location, the problem, and the remedy.
+/// Returns the error for a line: its location, the problem, and the remedy.
 pub fn in_line(path: &Path, line: usize, problem: &str) -> EnvironmentError {
     EnvironmentError::Request(format!("{}:{line}: {problem}", path.display()))
 }

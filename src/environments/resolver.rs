@@ -72,7 +72,7 @@ impl Resolver {
     }
 }
 
-/// Returns the first usable uv on a path. Launcher scripts and old releases are skipped.
+/// Returns the first usable uv on a search path. Launcher scripts and old releases are skipped.
 fn on_path(path: &str) -> Option<Uv> {
     let places = path.split(':').map(Path::new);
     places

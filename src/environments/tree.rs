@@ -39,12 +39,12 @@ pub enum FileError {
 }
 
 impl FileError {
-    /// The error for parts of a file that are not consecutive.
+    /// Returns the error for parts of a file that are not consecutive.
     pub fn order(what: &str) -> Self {
         Self::Refused(format!("the installer sent `{what}` in the wrong order"))
     }
 
-    /// The error for too many or too large files.
+    /// Returns the error for too many or too large files.
     fn too_large() -> Self {
         let most = MOST_BYTES >> 30;
         Self::Refused(format!(

@@ -118,7 +118,8 @@ impl Keeper {
         self.add(KeptKind::Interpreter, programs);
         self.add(KeptKind::Libraries, [&interpreter.stdlib]);
         self.add(KeptKind::Libraries, &interpreter.libraries);
-        // Headers are used by their path too. Other directories are above the binary already.
+        // Guests see the headers at their path too. The other directories of programs contain the binary, which is
+        // added above.
         let shown = interpreter.programs.iter();
         let shown = shown.filter(|directory| !interpreter.binary.starts_with(directory));
         self.add(KeptKind::Libraries, shown);

@@ -2,7 +2,8 @@
 //!
 //! A guest chooses the path, so a lookup must neither block nor have side effects: a network or user-space file system
 //! (NFS, FUSE) may never answer, and an automounter mounts what is looked up. So only paths on local file systems are
-//! looked up, without crossing mounts, following symbolic links or opening files.
+//! looked up, from the nearest mount point down, without crossing another mount, following a symbolic link or opening a
+//! file.
 
 use std::fs;
 use std::io;

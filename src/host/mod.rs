@@ -115,7 +115,7 @@ pub struct Host {
     pub closed_script: Option<String>,
     /// Values of the variables that the policy takes from the caller.
     pub caller_env: BTreeMap<String, String>,
-    /// Files and directories that programs run or trust later. Empty if the policy makes no host path writable.
+    /// Files and directories that later starts run or trust. Empty if the policy makes no host path writable.
     pub kept: Vec<Kept>,
     /// The directory of package environments, without symbolic links. Guests load code from there.
     pub environments: Option<PathBuf>,

@@ -82,7 +82,7 @@ impl Ending {
 /// The limit that ended a run, and the mechanism that enforced it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
 pub struct LimitHit {
-    /// The limit. JSON has its policy key.
+    /// The limit. In JSON, its policy key.
     pub name: LimitName,
     /// The mechanism that enforced it.
     pub by: Mechanism,

@@ -3,7 +3,8 @@
 use super::word_enum::word_enum;
 
 word_enum! {
-    /// A level of protection, weakest first: the one that holds, or the lowest that a policy accepts.
+    /// A level of protection: the one that holds, or the lowest that a policy accepts. The variants start with the
+    /// weakest level.
     pub enum Level {
         /// Without namespaces: Landlock, seccomp and rlimits. For hosts and containers that
         /// forbid user namespaces.

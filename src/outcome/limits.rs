@@ -70,7 +70,7 @@ macro_rules! limits {
         #[doc = $about:literal]
         $Name:ident, $get:ident: $Unit:ident, $key:literal, $range:expr, $Scope:ident, $Status:ident, $label:literal, $noun:literal;
     )+) => {
-        /// The name of a limit or quota. JSON has its policy key.
+        /// The name of a limit or quota. In JSON, its policy key.
         #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd, Serialize)]
         pub enum LimitName {
             $(#[doc = $about] #[serde(rename = $key)] $Name,)+

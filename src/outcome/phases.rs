@@ -8,7 +8,7 @@ use serde::{Serialize, Serializer};
 /// The durations of the consecutive phases of a run, on the supervisor's clock. Together they cover the
 /// run from the call to the return, except for the final bookkeeping.
 ///
-/// JSON has each phase in whole microseconds.
+/// In JSON, each phase is a whole number of microseconds.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Phases {
     /// Creating the worker's cgroup, sockets and pipes, and sending the request to the zygote.

@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
-/// The result of comparing an outcome with the one that its task expects. JSON has it in the keys `verdict` and
-/// `mismatch`, the first difference.
+/// The result of comparing an outcome with the one that its task expects. In JSON, the key `verdict`, and for
+/// [`Wrong`](Self::Wrong) the key `mismatch` with the first difference.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 #[serde(tag = "verdict", content = "mismatch", rename_all = "kebab-case")]
 pub enum Verdict {

@@ -14,7 +14,7 @@ use crate::policy::{Level, Policy, SystemFiles};
 /// Linear algebra libraries and memory allocators read them when they are loaded, and would otherwise
 /// start threads, which do not survive a fork. Preloaded libraries stay single-threaded. A worker restores
 /// the value of the plan's environment, or removes the variable, so that programs that the guest starts,
-/// and libraries that the guest loads, may use all of its processors.
+/// and libraries that the guest loads, may use all processors of the guest.
 pub const PRELOAD_ONLY: [(&str, &str); 7] = [
     ("BLIS_NUM_THREADS", "1"),
     // jemalloc as built by pyarrow. Without its background thread it purges memory during allocation.

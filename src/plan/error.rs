@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::error::Error;
 use crate::policy::Origin;
 
-/// The reason why a path is shown to the guest.
+/// The source of a request to show a path to the guest.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Requester {
     /// A policy names the path.

@@ -19,7 +19,7 @@ use sandfork_jail::program::{
 };
 
 /// Describes what the plan will do. The text omits the values of environment variables, because some of them
-/// are secrets of the caller.
+/// come from the caller and may be secret.
 pub fn explain(plan: &Plan) -> String {
     let mut text = String::new();
     // Writing to a String cannot fail.

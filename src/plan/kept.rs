@@ -1,5 +1,5 @@
 //! Rejects writable paths that are not safe: those through which guests could replace files that later starts
-//! execute or trust, or modules that the caller imports.
+//! run or trust, or modules that the caller imports.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::host::{Host, Route, module_name};
 use crate::policy::Policy;
 
-/// Rejects a writable tree in which guests could replace files that later starts execute or trust. A read-only mount
+/// Rejects a writable tree in which guests could replace files that later starts run or trust. A read-only mount
 /// over such a file would not protect it, because a guest that may write above the mount can rename a parent directory.
 /// This also holds for guests of root, because they act as the owner of the trees that they may write to.
 pub(super) fn check(trees: &[Tree], host: &Host) -> Result<(), Error> {

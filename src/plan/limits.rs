@@ -97,7 +97,7 @@ pub(super) fn process_memory(policy: &Policy, cgroup: Option<&CgroupPlan>) -> Pr
 }
 
 /// The number of processes that an ordinary user's ceiling reserves for workers that start later, including the
-/// parent process of each.
+/// process above each (its init or its reaper).
 const OTHER_WORKERS: u64 = 1024;
 
 /// Returns the amount by which `RLIMIT_NPROC` exceeds the number of processes on the machine, if the kernel counts

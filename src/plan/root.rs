@@ -155,7 +155,7 @@ pub(super) fn entries(
         tree.requester == Requester::Script && !in_session && host.machine.user.drop_to.is_some()
     };
     entries.extend(view.trees.iter().map(|tree| match &host.closed_script {
-        // Only its owner may read the script, and the guest is another user, so it gets a copy.
+        // Not every user may read the script, and the guest is not its owner, so it gets a copy.
         Some(text) if is_copied(tree) => RootEntry::File {
             target: tree.path.clone(),
             contents: text.clone(),

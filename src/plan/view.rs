@@ -23,7 +23,7 @@ pub(super) struct Tree {
     pub allow: PathAccess,
     /// The resolution of the path, if a policy names it.
     pub route: Option<Route>,
-    /// The reason why the tree is shown.
+    /// The source of the request to show the tree.
     pub requester: Requester,
 }
 

@@ -75,7 +75,7 @@ pub(super) fn assemble(
     policy.files = layers.into_iter().filter_map(|layer| layer.file).collect();
     let filesystem = &policy.filesystem;
     refuse_read_inside_write(READ, &filesystem.read, &filesystem.write, &mut errors);
-    // The zygote imports these modules: a guest that could write to them would attack later guests.
+    // The zygote imports these modules: a guest that could write to them could attack later guests.
     refuse_read_inside_write(PATH, &policy.python.path, &filesystem.write, &mut errors);
     let project = policy.python.project.as_slice();
     refuse_read_inside_write(PROJECT, project, &filesystem.write, &mut errors);

@@ -1,8 +1,8 @@
 //! Encodes and decodes frames: `u32` header length, `u32` payload length, header, payload; little-endian.
 //!
 //! [`Decoder`] accepts bytes as they arrive, in pieces of any size, and returns whole frames. It buffers
-//! at most one frame, copies each byte once, and never allocates more than the bytes that have arrived. A
-//! length that a hostile peer announces costs nothing until the bytes arrive.
+//! at most one frame, and its allocations grow with the bytes that have arrived, not with the announced
+//! lengths: a length that a hostile peer announces costs nothing until the bytes arrive.
 
 use thiserror::Error;
 

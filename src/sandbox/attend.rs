@@ -48,7 +48,7 @@ pub struct SessionRequest {
 /// A worker, how its session begins, and a guard that refills the pool.
 pub type Ready<'a> = (Parked, Beginning, Option<Deferred<'a>>);
 
-/// How a session continues after its worker is gone.
+/// How a session continues without its current worker.
 enum Handover<'a> {
     /// In this worker, for the rollback request with this number.
     RolledBack(Box<Ready<'a>>, u64),
@@ -212,7 +212,8 @@ impl Sandbox {
             Some(parked) => parked,
             None => self.inner.make_parked(stdin)?,
         };
-        // Refill only after the caller can continue. If the pool was empty, `refill` is dropped, which refills it now.
+        // Refill only after the caller can continue. If the pool was empty, `refill` is dropped, so the pool refills
+        // now.
         Ok((parked, Beginning::Fresh, refill.filter(|_| was_parked)))
     }
 

@@ -32,8 +32,8 @@ impl fmt::Debug for SandboxKey {
 }
 
 impl SandboxKey {
-    /// Computes the key of a sandbox under this policy. Starts no process unless the interpreter is a launcher script,
-    /// and otherwise takes some tens of microseconds.
+    /// Computes the key of a sandbox under this policy. Takes some tens of microseconds and starts no process, unless
+    /// the policy has packages and its interpreter is a launcher script.
     ///
     /// # Errors
     ///

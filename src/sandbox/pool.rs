@@ -119,8 +119,8 @@ impl Pool {
         taken
     }
 
-    /// Returns the next task, with the lock held. If there is none before the next request, returns when to check
-    /// again, if ever.
+    /// Returns the next task; the caller holds the lock. `Err` means that there is nothing to do until the next
+    /// request, or until the time in it.
     fn next_task(state: &mut State, most: usize) -> Result<Task, Option<Instant>> {
         let now = Instant::now();
         let birth = state.birth;

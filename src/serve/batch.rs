@@ -130,7 +130,7 @@ pub fn serve(
     }
 }
 
-/// The error for a batch for which no thread or descriptor was available.
+/// Returns the error for a batch for which no thread or descriptor was available.
 fn start_error(cause: &io::Error) -> Refusal {
     let remedy = io_exhaustion_hint(cause, "try again");
     let sentence = format!("the supervisor cannot begin a batch: {cause}; {remedy}");

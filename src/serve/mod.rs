@@ -1,9 +1,9 @@
 //! Serves sessions and batches to another process, as `sandfork serve`.
 //!
 //! The other process holds one end of a `SOCK_SEQPACKET` pair. It opens a connection by sending one byte and one end of
-//! a `SOCK_STREAM` pair. Each connection carries one session or one batch, is served on a separate thread, and speaks
-//! [`protocol::caller`](crate::protocol::caller). When the other end of the pair is closed, for whatever reason,
-//! everything ends.
+//! a `SOCK_STREAM` pair. A connection carries one session, one batch, one program or one directory watch, or single
+//! requests. It is served on a separate thread, and speaks [`protocol::caller`](crate::protocol::caller). When the
+//! other end of the `SOCK_SEQPACKET` pair is closed, for whatever reason, everything ends.
 
 mod batch;
 mod connection;

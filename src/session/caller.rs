@@ -74,7 +74,7 @@ pub fn link() -> Result<(RequestSender, ThreadCaller, Events), Error> {
     Ok((RequestSender(requests), caller, Events(events)))
 }
 
-/// The error for a session whose thread has ended.
+/// Returns the error for a session whose thread has ended.
 pub(super) fn thread_ended() -> Error {
     Error::new(
         ErrorKind::SessionEnded,
@@ -82,7 +82,7 @@ pub(super) fn thread_ended() -> Error {
     )
 }
 
-/// The error for a session whose thread cannot be started for lack of kernel resources.
+/// Returns the error for a session whose thread cannot be started for lack of kernel resources.
 pub(super) fn start_error(problem: &str, cause: &io::Error) -> Error {
     let remedy = io_exhaustion_hint(cause, "try again");
     Error::new(ErrorKind::System, format!("{problem}: {cause}; {remedy}"))

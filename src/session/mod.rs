@@ -231,9 +231,9 @@ impl Session {
     }
 
     /// Sets the function that decides on each connection that `network.allow` permits, if the policy sets
-    /// `network.ask = true`. Its arguments are the host as the guest named it, the port, and the candidate addresses
-    /// (none if a proxy resolves the name). It runs on the thread that runs the cell. A connection is refused if no cell
-    /// is running, or if the decision takes longer than five seconds.
+    /// `network.ask = true`. Its arguments are the host as the guest named it, the port, and the candidate addresses,
+    /// of which one is dialled (none if a proxy resolves the name). It runs on the thread that runs the cell. A
+    /// connection is refused if no cell is running, or if the decision takes longer than five seconds.
     pub fn on_connect(
         &mut self,
         decide: impl FnMut(&str, u16, &[IpAddr]) -> bool + Send + 'static,

@@ -166,7 +166,7 @@ fn program(fields: &mut Fields) -> Result<TaskProgram, Error> {
     Ok(TaskProgram::Code { source: text, args })
 }
 
-/// The error for an invalid task. The message follows the file's name and the line number.
+/// Returns the error for an invalid task. The message follows the file's name and the line number.
 fn invalid(sentence: impl Into<String>) -> Error {
     Error::new(ErrorKind::Request, sentence)
 }

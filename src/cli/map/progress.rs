@@ -136,7 +136,7 @@ impl Counts {
         self.ok + self.failed + self.refused + self.infrastructure
     }
 
-    /// The average tasks per second: a whole number, or tenths for a low rate.
+    /// Returns the average tasks per second: a whole number, or tenths for a low rate.
     fn rate(&self, elapsed: Duration) -> String {
         // Task counts are far below the largest integer that an f64 holds exactly.
         #[allow(clippy::cast_precision_loss)]

@@ -26,7 +26,7 @@ pub struct Results {
     /// The file's name in messages.
     name: String,
     file: File,
-    /// The number of lines written.
+    /// The number of results in the file, including those that a resumed file already had.
     lines: u64,
     form: Form,
     /// Locks a resumable file against other `sandfork map` processes.
@@ -221,7 +221,7 @@ pub fn lock(file: File, name: &str) -> Result<Flock<File>, Failure> {
     })
 }
 
-/// The error for a file to which another process writes.
+/// Returns the error for a file to which another process writes.
 pub fn is_locked(name: &str) -> Failure {
     Failure::Usage(format!(
         "another `sandfork map` writes to `{name}`: wait for its end, or name another file"

@@ -52,7 +52,7 @@ pub fn open(existing: &Existing, name: &str) -> Result<Found, Failure> {
     Ok(Found { file, ids })
 }
 
-/// The error for a file that cannot be read, or whose unfinished results cannot be removed.
+/// Returns the error for a file that cannot be read, or whose unfinished results cannot be removed.
 fn unusable(name: &str, cause: &io::Error) -> Failure {
     Failure::Usage(format!(
         "`{name}` cannot be resumed: {cause}; nothing in it was changed"

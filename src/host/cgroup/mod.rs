@@ -69,7 +69,7 @@ pub enum V2Entry {
     /// Nothing.
     Ready,
     /// This process, the only one in the cgroup, moves into a child named [`SUPERVISOR_LEAF`] and enables the
-    /// controllers. The kernel allows that only in a cgroup that contains no processes.
+    /// controllers. The kernel enables controllers only in a cgroup that contains no processes.
     MoveSelf,
 }
 

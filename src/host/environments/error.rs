@@ -6,12 +6,12 @@ use std::path::Path;
 use crate::error::Error;
 use crate::host::Exposed;
 
-/// The error for a system call on a path of the store.
+/// Returns the error for a system call on a path of the store.
 pub fn io_error(path: &Path, cause: &io::Error) -> Error {
     Error::host(format!("{}: {cause}", path.display()))
 }
 
-/// The error for a file that Sandfork did not write.
+/// Returns the error for a file that Sandfork did not write.
 pub fn torn(path: &Path, problem: &str) -> Error {
     Error::host(format!(
         "{} is not what Sandfork wrote there ({problem}): remove it, and create the environment again",

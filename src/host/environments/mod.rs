@@ -106,7 +106,7 @@ impl EnvironmentStore {
         }
     }
 
-    /// Locks all environments of the store against removal.
+    /// Locks all environments of the store against removal. Other processes may hold the same lock.
     ///
     /// # Errors
     /// As [`lock`](Self::lock).
@@ -114,7 +114,8 @@ impl EnvironmentStore {
         self.lock(ALL, Sharing::Shared, Patience::Waits)
     }
 
-    /// Returns the exclusive lock of all environments, if no process holds any.
+    /// Takes the lock of all environments exclusively. Returns `None` if a process [holds](Self::hold_all) it. Locks of
+    /// single environments are independent of it.
     ///
     /// # Errors
     /// As [`lock`](Self::lock).
@@ -385,7 +386,7 @@ fn byte_of(subject: &str) -> i64 {
     i64::from_le_bytes(first) & (i64::MAX >> 1)
 }
 
-/// Whether a text names the directory of an environment.
+/// Returns whether a text is the directory name of an environment.
 fn is_key(text: &str) -> bool {
     text.len() == 32 && text.chars().all(|c| matches!(c, '0'..='9' | 'a'..='f'))
 }

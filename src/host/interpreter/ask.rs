@@ -23,7 +23,7 @@ const PRINT_FACTS: &str = "\nprint(_sandfork_facts())\n";
 /// Prints the version on every Python: Python 2 supports neither `-I` nor all of the facts script.
 const PRINT_VERSION: &str = "import sys; print('%d.%d.%d' % tuple(sys.version_info[:3]))";
 
-/// The timeout for an answer. A slower interpreter (a cold disk, a slow shim) will not answer at all.
+/// The timeout for an answer. It allows for a cold disk and a slow shim; a slower interpreter will never answer.
 const DEADLINE: Duration = Duration::from_secs(20);
 
 /// The maximum size of the output in bytes, more than any interpreter prints.

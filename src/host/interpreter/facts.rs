@@ -18,7 +18,7 @@ const MOST_LINKS: usize = 40;
 impl Interpreter {
     /// Parses the output of `_sandfork_facts()`, and rejects an unsuitable interpreter.
     ///
-    /// `asked` is the path under which the interpreter ran, for error messages.
+    /// `probed` is the path under which the interpreter ran, for error messages.
     pub fn from_facts(facts: &str, probed: &Path) -> Result<Self, Error> {
         let broken = |how: &str| broken(probed, &format!("its answer cannot be read: {how}"));
         let fields: Vec<&str> = facts.trim_end_matches('\n').split('\0').collect();

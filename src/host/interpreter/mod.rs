@@ -65,12 +65,12 @@ pub enum Reach {
     Root,
 }
 
-/// The error for an interpreter that cannot be used: it is missing or unsuitable, or this user cannot execute it.
+/// Returns the error for an interpreter that is missing or unsuitable, or that this user cannot execute.
 fn unusable(sentence: impl Into<String>) -> Error {
     Error::new(ErrorKind::Interpreter, sentence)
 }
 
-/// The error for an interpreter that gave no answer. `how` says how it ended, with its last output.
+/// Returns the error for an interpreter that gave no answer. `how` says how it ended, with its last output.
 fn broken(path: &Path, how: &str) -> Error {
     let path = path.display();
     unusable(format!(
@@ -79,7 +79,7 @@ fn broken(path: &Path, how: &str) -> Error {
     ))
 }
 
-/// The error for an interpreter that answered but is unsuitable.
+/// Returns the error for an interpreter that answered but is unsuitable.
 fn unsuitable(path: &Path, what: &str) -> Error {
     unusable(format!(
         "the interpreter {} is {what}, and Sandfork needs CPython 3.9 or later with the global interpreter lock: name \

@@ -30,14 +30,14 @@ pub struct Needs {
     pub kept: Option<KeptNeeds>,
 }
 
-/// The error for a host without procfs.
+/// Returns the error for a host without procfs.
 pub fn no_proc() -> Error {
     Error::host(
         "no procfs is mounted on /proc, where Sandfork reads the state of its processes: `sudo mount -t proc proc /proc`",
     )
 }
 
-/// The error for a probe that failed for lack of a resource.
+/// Returns the error for a probe that failed for lack of a resource.
 pub(super) fn untried(problem: impl fmt::Display, errno: Errno) -> Error {
     let hint = exhaustion_hint(NixErrno::from_raw(errno.0), "try again");
     Error::new(ErrorKind::System, format!("{problem}: {errno}; {hint}"))

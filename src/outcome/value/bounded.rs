@@ -29,8 +29,8 @@ impl JsonLimits {
     /// The supervisor's limits on a worker's header.
     ///
     /// The depth is below the recursion limit of serde_json (128), so that this check reports the
-    /// error. The string limit fits several of the longest strings that an honest worker sends:
-    /// 32 Ki characters of at most 6 bytes each, the length of a control character's JSON escape.
+    /// error. The string limit fits the longest string that an honest worker sends: 32 Ki characters of
+    /// at most 6 bytes each, the length of a control character's JSON escape. A header has room for several.
     pub const FROM_WORKER: Self = Self {
         depth: 96,
         values: 1 << 16,

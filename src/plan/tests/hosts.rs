@@ -241,7 +241,7 @@ pub fn host(machine: Machine) -> Host {
 }
 
 impl Host {
-    /// Adds a file that later starts execute or trust, which is found through these links.
+    /// Adds a file that later starts run or trust, which is found through these links.
     #[must_use]
     pub fn with_kept(mut self, what: KeptKind, path: &str, links: &[(&str, &str)]) -> Self {
         let route = route(path, links);

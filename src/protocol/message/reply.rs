@@ -18,7 +18,7 @@ pub enum Reply {
         /// [`VERSION`](crate::protocol::VERSION).
         version: u32,
     },
-    /// A cell or a program ended without the supervisor's intervention.
+    /// The result of a cell or a program. A worker that is killed sends none.
     Result(CellResult),
     /// A cell displays data.
     Display(Display),

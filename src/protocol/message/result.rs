@@ -48,12 +48,12 @@ impl CellResult {
     }
 }
 
-/// How guest code ended without the supervisor's intervention.
+/// How guest code ended, as its worker reports it. An interrupted cell ends by an exception.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Ended {
     /// The code ran to its end, with the value of its last expression if that is not `None`.
     Ok(Option<Value>),
-    /// An exception was uncaught, or a program could not be started.
+    /// An exception was not caught, or a program could not be started.
     Exception(GuestError),
     /// The guest called `sys.exit`, or a program exited with this status.
     Exit(u8),

@@ -24,9 +24,9 @@ pub(super) const RECORD_LOCKS: Check = one_of(
     ],
 );
 
-/// Replace the rules below if the policy lets the guest write to the host. A set-user-ID program would run as
-/// the owner of the directory, which may be root, for every user of the host. Creating a file with that mode
-/// is harmless, because the kernel clears it at the first write.
+/// Stricter rules for these calls, which apply if the policy lets the guest write to the host. A set-user-ID
+/// program would run as the owner of the directory, which may be root, for every user of the host. Creating a file
+/// with that mode is harmless, because the kernel clears the mode at the first write.
 pub const HOST_WRITES: &[Rule] = &[
     allow_if(
         "modes, but no set-user-ID or set-group-ID programs",

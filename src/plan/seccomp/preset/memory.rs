@@ -8,7 +8,7 @@ use sandfork_jail::uapi::{
     MFD_CLOEXEC, MFD_NOEXEC_SEAL,
 };
 
-/// Replaces the rules below if no cgroup counts memory. See `supervisor::shared_memory`.
+/// A stricter rule for `mmap`, which applies if no cgroup counts memory. See `supervisor::shared_memory`.
 pub const UNCOUNTED: &[Rule] = &[ask_if(
     "map memory and files; shared memory belongs to no process's size, so the supervisor counts it",
     "mmap",

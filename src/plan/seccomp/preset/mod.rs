@@ -32,7 +32,7 @@ const ABI_SCOPE: u32 = 6;
 pub struct Preset {
     /// The rules for guest code. A call without a rule gets `ENOSYS`.
     pub guest: BTreeMap<&'static str, &'static Rule>,
-    /// The rules for additional calls of the jail's set-up, before the worker's filter is loaded.
+    /// The rules for additional calls of the jail's set-up, between the loads of the zygote's filter and the worker's.
     pub jail: BTreeMap<&'static str, &'static Rule>,
 }
 
