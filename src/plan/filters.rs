@@ -9,8 +9,8 @@ use crate::host::{Arch, Controller, Machine};
 use crate::policy::{Level, Located, NetworkMode, Policy};
 
 /// Calls that allocate memory which is not part of any process's size. Without a memory cgroup they are denied, unless
-/// the policy allows them: a cgroup counts that memory, but the watchdog cannot see it. The size of a Landlock ruleset is
-/// bounded only by the number of ports.
+/// the policy allows them: a cgroup counts that memory, but the watchdog cannot see it. The size of a Landlock ruleset
+/// is bounded only by the number of ports.
 const WITHOUT_SIZE: [&str; 4] = [
     "memfd_create",
     "shmget",

@@ -206,7 +206,7 @@ impl Differ<'_> {
                 Effect::of(&longest(before), &longest(after))
             }
             (Value::Text(before), Value::Text(after)) => match self.key {
-                // The variants of these enums are ordered; the operands put the wider one second.
+                // The operands of `SystemFiles` are swapped because its first variant is the wider one.
                 "network.mode" => words::<NetworkMode>(before, after),
                 "stdio.stdin" => words::<Stdin>(before, after),
                 "filesystem.system" => words::<SystemFiles>(after, before),
