@@ -45,7 +45,7 @@ fn obstacle(level: Level) -> Option<String> {
     }
 }
 
-/// Whether the environment forbids skips that a set-up could avoid, as in CI.
+/// Returns whether the environment forbids skips that a set-up could avoid, as in CI.
 pub fn skips_are_forbidden() -> bool {
     std::env::var_os("SANDFORK_FORBID_SKIPS").is_some_and(|value| !value.is_empty())
 }

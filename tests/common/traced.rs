@@ -26,8 +26,8 @@ pub fn child_events() -> SignalFd {
     SignalFd::with_flags(&sigchld, flags).expect("a descriptor is available")
 }
 
-/// Attaches to a single-threaded process. Everything that it forks is traced from its creation, which no later loss of
-/// privilege undoes. The kernel kills the traced processes when the tracer ends.
+/// Attaches to a single-threaded process. Everything that it forks is traced from its creation, which no later change
+/// of credentials undoes. The kernel kills the traced processes when the tracer ends.
 pub fn seize(pid: Pid) {
     let options = Options::PTRACE_O_TRACESYSGOOD
         | Options::PTRACE_O_TRACEFORK
@@ -86,7 +86,7 @@ cfg_if::cfg_if! {
             (registers.orig_rax, [registers.rdi, registers.rsi])
         }
 
-        /// Replaces that call with one that every filter allows and that does nothing.
+        /// Replaces the call that a process is about to make with one that every filter allows and that does nothing.
         pub fn leave_out(pid: Pid, mut registers: libc::user_regs_struct) {
             registers.orig_rax = syscall_number(Arch::X86_64, "getpid").map_or(0, u64::from);
             _ = ptrace::setregs(pid, registers);

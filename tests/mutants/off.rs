@@ -188,7 +188,8 @@ fn capabilities() -> Vec<Edit> {
         leave_out(prctl(Role::Worker, CAPBSET_DROP)),
         leave_out(prctl(Role::Worker, CAP_AMBIENT)),
         leave_out(Site::every(Role::Worker, "capset")),
-        // The check whether they are gone fails. The last such call must reach the filter.
+        // The calls by which the worker checks that they are gone fail as in a sound jail. The last one checks the
+        // filter.
         refuse(
             prctl(Role::Worker, CAPBSET_DROP).after("capset"),
             Errno::EPERM,

@@ -2,7 +2,7 @@
 //! inspected and changed.
 //!
 //! The changes are made from outside, so that the shipped code is tested. Processes are traced from their
-//! creation, which no later loss of privilege undoes, until guest code runs.
+//! creation, which no later change of credentials undoes, until guest code runs.
 
 use std::collections::{HashMap, HashSet};
 use std::io::Write;

@@ -65,7 +65,8 @@ pub fn install() -> Result<Installed> {
     for tarball in tarballs(&sh.current_dir(), &place.join("packages"))? {
         cmd!(sh, "tar -xzf {tarball} -C {place}").quiet().run()?;
     }
-    // Above the packages, because their build script starts another cargo, whereas `cargo install` ignores directories.
+    // Above the packages, where the other cargo finds it that their build script starts. `cargo install` itself gets
+    // the file by `--config`.
     let sources = place.join(".cargo/config.toml");
     sh.write_file(&sources, config(place))?;
     sh.change_dir(place);

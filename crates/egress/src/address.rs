@@ -109,8 +109,8 @@ const IPV4_PREFIXES: [([u8; 4], u32, AddressClass); 14] = [
     ([224, 0, 0, 0], 3, AddressClass::Unusable),
 ];
 
-/// The special-purpose IPv6 prefixes, by their first three segments. The first match decides; other addresses are
-/// unusable.
+/// The IPv6 prefixes of the IANA registries with their classes, by their first three segments. The first match decides;
+/// other addresses are unusable.
 const IPV6_PREFIXES: [([u16; 3], u32, AddressClass); 9] = [
     ([0xfe80, 0, 0], 10, AddressClass::LinkLocal),
     ([0xfc00, 0, 0], 7, AddressClass::Private),

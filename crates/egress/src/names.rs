@@ -18,7 +18,7 @@ pub const SERVICE: Ipv4Addr = Ipv4Addr::new(127, 1, 0, 1);
 pub const PROXY_PORT: u16 = 3128;
 
 /// The maximum number of names that a guest may look up in addition to the exact names of the policy. Each name takes a
-/// few hundred bytes of a process that other guests share.
+/// few hundred bytes of a process that serves other guests too.
 const MAX_NAMES: usize = 1024;
 
 /// Returns the made-up address of the `nth` name.

@@ -127,7 +127,7 @@ pub fn error(outcome: &Outcome) -> Option<CellError> {
     })
 }
 
-/// Returns the text of a cell's value with `ResultMode::Notebook`: its `repr`, computed in the guest like Python's
+/// Returns the text of a cell's value with `ResultMode::Notebook`: its `repr`, computed in the guest as Python's
 /// prompt does. Very long texts are shortened.
 pub fn value_text(report: &CellReport) -> Option<Cow<'_, str>> {
     let main = report.shown().iter().find(|display| display.is_main());

@@ -30,7 +30,8 @@ pub async fn blocking<T: Send + 'static>(
     })
 }
 
-/// Polls a future whose polls take long, while other threads run the tasks of this one. Needs the multi-threaded runtime.
+/// Polls a future whose polls take long. Meanwhile, other threads run the tasks of this thread. Needs the
+/// multi-threaded runtime.
 pub async fn compute_heavy<F: Future>(future: F) -> F::Output {
     let mut future = pin!(future);
     poll_fn(|context| block_in_place(|| future.as_mut().poll(context))).await

@@ -135,7 +135,7 @@ impl Sessions {
 
     /// Closes the sessions whose idle timeout is over. Does not wait for their ends.
     pub fn close_idle(&self) {
-        // A request that found the session before this keeps it busy; a later one does not find it.
+        // A request that found the session before this has restarted its idle timeout; a later one does not find it.
         let idle: Vec<_> = locked(&self.open)
             .extract_if(|_, open| open.is_idle())
             .collect();

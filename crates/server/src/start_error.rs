@@ -11,7 +11,8 @@ pub enum StartError {
     /// A tenant cannot run code.
     #[error(transparent)]
     Tenant(#[from] TenantError),
-    /// The host lacks something that the server needs, or the client violated the protocol.
+    /// The host lacks something that the server needs, or the client on standard input and output violated the
+    /// protocol.
     #[error("{0}")]
     Failed(String),
     /// A system call failed.

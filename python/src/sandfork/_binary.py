@@ -49,7 +49,8 @@ def find() -> str:
 
 
 def _installed() -> Iterator[str]:
-    """Yields the paths at which an installer may have put the executable, most specific first."""
+    """Yields the paths at which an installer may have put the executable, next to this package
+    first."""
     package = os.path.dirname(os.path.abspath(__file__))
     above = os.path.dirname(package)
     # `pip install --target DIRECTORY` and `--prefix DIRECTORY`.

@@ -33,13 +33,13 @@ def copied(session: Session, request: str, answer: str, complete: Complete) -> A
 
 
 def discarded(session: Session, header: Mapping[str, Any]) -> Actions[None]:
-    """Frees a snapshot whose caller was cancelled."""
+    """Frees a snapshot whose caller has stopped waiting."""
     from ._snapshots import _discard
 
     yield Notify(_discard, (header.get("snapshot"), session.supervisor))
 
 
 def paused(header: Mapping[str, Any]) -> Actions[None]:
-    """Completes a pause whose caller was cancelled; there is nothing to do."""
+    """Completes a pause whose caller has stopped waiting; there is nothing to do."""
     return
     yield

@@ -49,7 +49,7 @@ class PolicyError(SandboxUnavailable, ValueError):
 
 
 class HostError(SandboxUnavailable):
-    """This host cannot enforce the policy at the level that it requires. `sandfork doctor` prints
+    """This host cannot enforce the policy, or not at the level that it requires. `sandfork doctor` prints
     which layer is missing and how to fix it."""
 
 

@@ -42,8 +42,8 @@ class Execution:
     `status` is `ok`, `exception`, `exit`, `timeout`, `cpu-limit`, `memory-limit`, `pids-limit`,
     `output-limit`, `file-limit`, `denied`, `signal`, `protocol-violation` or `interrupted`. `results`,
     `value`, `logs` and `error` come from the guest. `status`, `limit`, `usage` and `enforced` come from
-    the supervisor and the kernel. An exception are limits that neither of them measures, such as that on open
-    files: a guest can claim to have reached one, and `denied` then lists it as reported by the guest.
+    the supervisor and the kernel. Some limits, such as that on open files, are measured by neither: a guest can
+    fail as if it had reached one, and `denied` then lists the limit as reported by the guest.
     """
 
     def __init__(
@@ -195,7 +195,7 @@ class Execution:
 
     def to_text(self, max_length: int = 20_000) -> str:
         """Formats the cell for a model: its output, then its value or error, and whether its session ended.
-        Texts above `max_length` characters lose their middle, the output first."""
+        The text has at most `max_length` characters: a longer one loses its middle, the output first."""
         return _text.described(self, max_length)
 
     def to_dict(self, *, compact: bool = False) -> dict[str, Any]:

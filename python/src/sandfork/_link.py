@@ -121,7 +121,7 @@ class Link:
             raise self._unusable(error) from None
 
     def interrupt(self) -> None:
-        """Requests that the supervisor interrupts the running cell."""
+        """Asks the supervisor to interrupt the running cell."""
         self._interrupt_wanted = True
         self.flush_interrupt()
 

@@ -71,7 +71,7 @@ class Result:
     """A display of a cell, in one or more forms. An attribute is `None` if that form is missing.
 
     The attributes are those of E2B's `Result`. All forms come from the guest: their HTML, SVG and
-    JavaScript are as untrusted as its code. A notebook shows them in frames in which they cannot run.
+    JavaScript are as untrusted as its code. A notebook shows them only where they cannot run.
     """
 
     __slots__ = ("_data", "is_main_result")

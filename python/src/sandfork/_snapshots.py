@@ -174,7 +174,7 @@ def roll_back_on_failure(sandbox: Sandbox) -> Iterator[Snapshot]:
 
 
 def _saved(request: dict[str, Any], supervisor: Supervisor | None) -> int:
-    """Requests that the supervisor saves a snapshot, and waits for the reply. Returns the file's length."""
+    """Asks the supervisor to save a snapshot, and waits for the reply. Returns the file's length."""
     connected = _asking(request, supervisor)
     if connected is None:
         raise SupervisorDied(_ENDED)
@@ -201,7 +201,7 @@ def _discard(number: int, supervisor: Supervisor | None) -> None:
 
 
 def _discarding(number: int, supervisor: Supervisor | None) -> socket.socket | None:
-    """Requests that the supervisor frees a snapshot. Returns the connection on which it replies."""
+    """Asks the supervisor to free a snapshot. Returns the connection on which it replies."""
     return _asking({"kind": "discard", "snapshot": number}, supervisor)
 
 

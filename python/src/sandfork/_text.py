@@ -41,7 +41,7 @@ def described(execution: Execution, max_length: int) -> str:
         raise RequestError(f"max_length is {max_length!r}: give a number of at least {_SHORTEST}")
     printed = _printed(execution)
     end = _end(execution)
-    # The end of the cell is more important than its output, which keeps at most half of the length.
+    # The end of the cell is more important than its output, which is guaranteed only half of the length.
     room = max_length - min(len(printed), max_length // 2) - 1
     end = shortened(end, room)
     printed = shortened(printed, max_length - len(end) - 1)

@@ -85,7 +85,7 @@ class _OneProgram(Commands):
 class SandforkBackend(BaseSandbox):
     """A Sandfork session as a deepagents backend. `close` or the end of a `with` block ends it.
 
-    A command may end the session, as `pkill -f python` does. The next call reports this and starts a new one.
+    A command may end the session, as `pkill -f python` does. The next call reports this and starts another.
 
     - `policy`, `packages`, `environment`: as for `sandfork.Sandbox`. The default policy is `standard` with
       higher limits: a day, 1 GiB of memory, 256 MiB of files.

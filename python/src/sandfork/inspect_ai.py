@@ -249,7 +249,7 @@ def _exec_result(result: CommandResult, most: int) -> util.ExecResult[str]:
         raise TimeoutError("the command was ended when its time was over")
     is_long = any(len(text.encode()) > most for text in (result.stdout, result.stderr))
     if is_long or result.status == "output-limit":
-        # inspect_ai keeps output up to the limit.
+        # The error carries the output only up to the limit.
         limit = util.SandboxEnvironmentLimits.MAX_EXEC_OUTPUT_SIZE_STR
         raise util.OutputLimitExceededError(limit, (result.stdout or result.stderr)[:most])
     return util.ExecResult(result.ok, result.shell_code, result.stdout, result.stderr)

@@ -3,7 +3,6 @@
 //! Outside is an ordinary user with only its own loopback interface (outside.py): what fails there too is
 //! not a difference. Inside is the policy `standard` with higher limits and with every key set that real software
 //! needs.
-//! asks for.
 
 mod places;
 mod report;

@@ -19,7 +19,7 @@ use crate::workspace;
 /// before that.
 const PATIENCE: u32 = 900;
 
-/// The settings of the policy. Keys that permit more are off by default.
+/// The settings that real software needs. Keys that permit more are off by default.
 const ROOM: [&str; 13] = [
     "network.mode=loopback",
     "filesystem.work_exec=true",

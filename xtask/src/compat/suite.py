@@ -2,7 +2,8 @@
 
 The same file runs outside and inside: `suite.py MODULE [NAMES]`, where the file NAMES has the only tests to
 run. The tests print where they like; each line of the real stdout is a JSON list of a test's name and
-"began", "passed", "skipped: why" or "failed: why". So the results of a module that is killed are not lost.
+"began", "passed", "skipped: why" or "failed: why". So a module that is killed loses only the tests
+that it had not run.
 """
 
 import faulthandler

@@ -260,8 +260,8 @@ impl Reader<'_> {
         Some(u16::from_be_bytes([self.u8()?, self.u8()?]))
     }
 
-    /// Reads the name at the current position and joins its labels with dots. Dots and non-ASCII bytes within a label
-    /// become `?`, which no host name contains.
+    /// Reads the name at the current position and joins its labels with dots. Within a label, dots and bytes that
+    /// are not printable ASCII become `?`, which no host name contains.
     fn name(&mut self, pointers: Pointers) -> Option<String> {
         let mut name = String::new();
         let mut end = None;

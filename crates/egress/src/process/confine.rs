@@ -44,7 +44,8 @@ pub fn confine(
     seccomp::load(filter).map_err(step("load the filter"))
 }
 
-/// Denies access to every file and to listening on ports, and scopes signals and abstract sockets if the kernel can.
+/// Denies access to every file and, as far as the kernel supports it, binding to TCP ports and reaching signals and
+/// abstract sockets outside the process's domain.
 fn landlock(abi: u32) -> Result<(), landlock::RulesetError> {
     let abi = ABI::from(i32::try_from(abi).unwrap_or(i32::MAX));
     let mut ruleset = Ruleset::default()

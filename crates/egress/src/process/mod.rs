@@ -54,9 +54,10 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// Serves a supervisor, whose control socket is standard input, until the supervisor closes it.
 ///
 /// # Errors
-/// Returns the step that failed, as part of a sentence. The supervisor has been notified by then.
+/// Returns the step that failed, as part of a sentence. The supervisor has received it if the configuration or the
+/// confinement failed, and otherwise sees the control socket close.
 pub fn run() -> Result<(), String> {
-    // Sets the name that `ps` shows, which is otherwise that of the file descriptor.
+    // Sets the name that `ps` shows, which is otherwise the number of a descriptor.
     _ = nix::sys::prctl::set_name(c"sandfork-egress");
     let control = relocate_stdio(0).map_err(|errno| format!("take the socket: {errno}"))?;
     // A program that embeds the supervisor may have left descriptors open for its own children.
@@ -113,7 +114,7 @@ async fn serve(control: OwnedFd, shared: &Arc<Shared>) -> std::io::Result<()> {
             Some(_) = networks.join_next() => continue,
         };
         match received {
-            // The kernel closes descriptors that do not fit, so the supervisor sees a closed link.
+            // The descriptors have been closed, so the supervisor sees a closed link.
             Err(Errno::EMSGSIZE | Errno::EMFILE | Errno::ENFILE) => {}
             Err(errno) => return Err(errno.into()),
             Ok(None) => return Ok(()),

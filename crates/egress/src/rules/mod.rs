@@ -148,7 +148,8 @@ impl<'a> Access<'a> {
     /// rule.
     ///
     /// # Errors
-    /// Returns the reason for which the last rule refuses the request.
+    /// Returns [`Refusal::Method`] for a method that no rule can allow, [`Refusal::Path`] for an ambiguous path, and
+    /// otherwise the reason for which the last rule refuses the request.
     pub fn request(&self, method: &str, path: &str) -> Result<Option<&'a Credential>, Refusal> {
         let mut refusal = Refusal::Method;
         if !is_method(method) {

@@ -351,7 +351,7 @@ impl Rule {
         !self.paths.is_empty()
     }
 
-    /// Returns whether some server could treat this path as one of the rule's paths.
+    /// Returns whether the rule has the method, and some server could treat the path as one of the rule's paths.
     pub(super) fn could_allow(&self, method: &str, path: &str) -> bool {
         self.has_method(method) && self.paths.iter().any(|own| own.could_match(path))
     }

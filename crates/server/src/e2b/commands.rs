@@ -25,8 +25,8 @@ use crate::files::failed;
 use crate::locked;
 use crate::tenant::Running;
 
-/// The capacity of a client's event queue. A program that prints faster than its clients read is blocked. The clients
-/// share the bytes of an event.
+/// The capacity of a client's event queue. A program that prints faster than all its clients read is blocked. The
+/// clients share the bytes of an event.
 const QUEUE_LENGTH: usize = 4;
 /// How long a client that reads nothing may delay the other clients.
 const MAX_LAG: Duration = Duration::from_secs(2);

@@ -58,7 +58,7 @@ fn described(path: &WorkPath, entry: &FileEntry) -> Value {
         _ => "FILE_TYPE_UNSPECIFIED",
     };
     let modified = Duration::try_from_secs_f64(entry.modified).unwrap_or_default();
-    // A guest may set any time, but a timestamp has a largest year.
+    // A guest may set any time, but RFC 3339 has no year after 9999.
     let modified = modified.min(Duration::from_secs(253_402_300_799));
     json!({
         "name": path.name(),

@@ -112,7 +112,7 @@ pub async fn execute(
             let report = turn.run(session, cell, &mut lines)?;
             drop(lines);
             if !environment.is_empty() && report.session() == SessionState::Live {
-                // A cell that broke this code keeps its variables until the next cell.
+                // If the cell has broken what this code uses, its variables stay set until the next cell.
                 _ = set_up(session, turn, LEAVE.to_owned());
             }
             results(&report, &budget)
@@ -212,7 +212,7 @@ fn results(report: &CellReport, budget: &Budget) -> Result<(Bytes, Held), Failur
         rest.push(json!({ "type": "error", "name": name, "value": value, "traceback": traceback }));
     }
     rest.push(json!({ "type": "end_of_execution" }));
-    // The lines take as many bytes as the two JSON lists: a newline each in path of a comma or bracket, and one more.
+    // The lines take as many bytes as the two JSON lists: a newline each in place of a comma or bracket, and one more.
     let held = budget.hold(length_of(&displayed)? + length_of(&rest)?)?;
     let mut lines = Vec::new();
     for one in &displayed {

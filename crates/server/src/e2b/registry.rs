@@ -202,12 +202,12 @@ impl Registry {
 }
 
 impl Sandbox {
-    /// Returns whether the lifetime is over. The lifetime of a paused sandbox does not elapse.
+    /// Returns whether the sandbox is running and its lifetime is over. A paused sandbox is never due.
     pub fn is_due(&self) -> bool {
         self.is_running() && *locked(&self.end) <= Instant::now()
     }
 
-    /// Returns whether the sandbox is about to be ended.
+    /// Returns whether the lifetime is over and the sandbox will be ended rather than paused.
     fn is_expired(&self) -> bool {
         self.at_end == AtEnd::Kill && self.is_due()
     }

@@ -16,7 +16,8 @@ use super::values::memory_of_values;
 use crate::failure::Failure;
 use crate::running::blocking;
 
-/// The size in bytes from which JSON is parsed on a blocking thread, to not delay other requests on the async threads.
+/// The size in bytes above which JSON is parsed where blocking is allowed, so that it does not delay other requests on
+/// the async threads.
 pub const BLOCKING_THRESHOLD: usize = 64 << 10;
 
 /// Reads request bodies.

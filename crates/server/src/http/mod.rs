@@ -1,4 +1,4 @@
-//! Serves HTTP connections: limits their number and duration, and shuts them down gracefully.
+//! Serves HTTP connections: limits their number, closes slow ones, and shuts them down gracefully.
 
 mod body;
 mod bounds;
@@ -50,7 +50,7 @@ use crate::metrics::Metrics;
 /// The time limit for sending the last responses at shutdown.
 const FINAL_FLUSH: Duration = Duration::from_secs(2);
 
-/// The parts that serve connections.
+/// The router, limits and shared state with which connections are served.
 #[derive(Debug)]
 pub struct Serving {
     /// Handles requests.

@@ -100,7 +100,8 @@ fn escape_tags(text: &str) -> String {
     escaped
 }
 
-/// Quotes a name that contains line breaks or control characters, or that looks quoted.
+/// Quotes a name that contains line breaks or control characters, which could begin another line or change how a
+/// terminal shows this one, or that begins with a quote.
 pub fn quote_if_needed(name: &str) -> Cow<'_, str> {
     let is_plain =
         |character: char| character.escape_debug().len() == 1 || "\"'\\".contains(character);

@@ -58,7 +58,7 @@ const MAX_QUOTED: usize = 200;
 type RequestBody = Either<Full<Bytes>, FromGuest>;
 type ResponseBody = Either<Full<Bytes>, FromHost>;
 
-/// Returns the status and the text of a refusal.
+/// Returns the HTTP status and the text for a refusal or failure.
 pub fn explain(verdict: Verdict, what: &str) -> (StatusCode, String) {
     let status = match verdict {
         Verdict::Refused(Refusal::Name) => StatusCode::MISDIRECTED_REQUEST,
