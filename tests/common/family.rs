@@ -79,7 +79,7 @@ pub fn role_of_child(shape: Shape, parent: Role, nth: usize, clone_flags: u64) -
     }
 }
 
-/// A system call, its process and its position.
+/// A system call, the role of its process, and its position among the calls.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Call {
     pub role: Role,

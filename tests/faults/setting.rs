@@ -60,7 +60,8 @@ impl Setting {
         }
     }
 
-    /// Returns the required level: the highest that the host supports, so that a fault in the probe cannot lower it.
+    /// Returns the required level: the highest that the setting supports on this host, so that a fault in the probe
+    /// cannot lower it.
     pub fn level(self, host: &Host) -> Level {
         match (self, &host.machine.cgroup) {
             (Self::NoNamespaces, _) => Level::Landlock,

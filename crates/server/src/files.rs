@@ -107,7 +107,7 @@ pub fn read(
     Ok((bytes, held))
 }
 
-/// Converts a file error: a missing file becomes `NotFound`, everything else an invalid request.
+/// Converts a file error: a missing file becomes `NotFound`, every other error what its kind implies.
 pub fn failed(error: sandfork::Error) -> Failure {
     let kind = error
         .errno()

@@ -42,8 +42,8 @@ class Execution:
     `status` is `ok`, `exception`, `exit`, `timeout`, `cpu-limit`, `memory-limit`, `pids-limit`,
     `output-limit`, `file-limit`, `denied`, `signal`, `protocol-violation` or `interrupted`. `results`,
     `value`, `logs` and `error` come from the guest. `status`, `limit`, `usage` and `enforced` come from
-    the supervisor and the kernel. Some limits, such as that on open files, are measured by neither: a guest can
-    fail as if it had reached one, and `denied` then lists the limit as reported by the guest.
+    the supervisor and the kernel. Some limits, such as that on open files, are measured by neither: a guest
+    can fail as if it had reached one, and `denied` then lists the limit as reported by the guest.
     """
 
     def __init__(

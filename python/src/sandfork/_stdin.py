@@ -62,7 +62,7 @@ class _Source:
         self._position = os.lseek(descriptor, 0, os.SEEK_CUR) if self._is_regular else 0
 
     def feeds_at_once(self, writer: int) -> bool:
-        """Writes the input if it is known to fit into the pipe. Returns whether that is all of it."""
+        """Writes as much of a regular file as any pipe holds. Returns whether that is the whole input."""
         if not self._is_regular:
             return False
         self._position += os.write(writer, os.pread(self._descriptor, _FITS_A_PIPE, self._position))

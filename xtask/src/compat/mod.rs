@@ -295,8 +295,8 @@ fn in_all_places(
     found
 }
 
-/// Returns the tests that pass outside and inside were not reached, or failed although all were reached. A test that
-/// did not end would not end the next time either.
+/// Returns the tests that pass outside but were not reached inside, or failed there although all tests were reached. A
+/// test that did not end would not end the next time either.
 fn worth_another_try(outside: &Found, inside: &Found) -> Vec<String> {
     let passed = outside.endings.iter().filter(|(_, how)| *how == "passed");
     let lost = passed.filter(|(test, _)| match inside.endings.get(*test) {

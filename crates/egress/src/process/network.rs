@@ -151,7 +151,7 @@ impl Network {
     }
 }
 
-/// Serves the requests and decisions on the link, until the supervisor closes it.
+/// Handles the supervisor's messages on the link, until the supervisor closes it.
 async fn serve_link(network: &Network) -> Result<(), Errno> {
     let mut buffer = [0; 128];
     while let Some((message, _)) = network.link.receive(&mut buffer).await? {
@@ -188,7 +188,8 @@ async fn accept(network: Arc<Network>, listener: TcpListener) {
             continue;
         };
         let Some(host) = network.host_at(*local.ip()) else {
-            // The guest connected to its own address, where it does not listen: reset the connection, as the kernel would.
+            // The guest connected to its own address, where it does not listen: reset the connection, as the kernel
+            // would.
             _ = stream.set_zero_linger();
             continue;
         };

@@ -58,7 +58,7 @@ impl Bodies {
         read
     }
 
-    /// Drains an unneeded body, until the client pauses for too long or has sent twice the maximum length. A client
+    /// Drains an unneeded body, for at most as long as a client may pause and up to twice the maximum length. A client
     /// that is still sending when its connection is closed would get a socket error instead of the response.
     pub async fn discard(&self, mut body: Body) {
         let discard = async {

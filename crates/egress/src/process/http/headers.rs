@@ -73,8 +73,8 @@ pub fn requested_upgrade(parts: &Parts) -> Option<HeaderValue> {
 }
 
 /// Turns a guest's headers into those of the request to the host. The credential replaces the guest's header of that
-/// name; hop-by-hop headers and overrides are removed. `Content-Length` and `Host` are removed too: the body supplies
-/// its own length, and the connection to the host supplies the host name.
+/// name; hop-by-hop headers and overrides are removed. `Expect`, `Content-Length` and `Host` are removed too: the body
+/// supplies its own length, and the connection to the host supplies the host name.
 pub fn prepare_request(
     parts: &mut Parts,
     credential: Option<(HeaderName, HeaderValue)>,
