@@ -267,7 +267,7 @@ pub fn put(
         bench.build();
     }
     if part.command == "build" {
-        // The next run starts another zygote.
+        // The next fault builds another sandbox.
         return;
     }
     let next = bench.ask("plain").reply;

@@ -125,8 +125,8 @@ def compact(execution: Execution) -> dict[str, Any]:
 
 
 def plain_value(execution: Execution) -> Any:
-    """Returns the value as JSON represents it, or only its summary if converting it would be too
-    expensive."""
+    """Returns the value as JSON represents it, or only its text or summary if converting it
+    would be too expensive."""
     # Reading the value sets the summary.
     value = execution.value
     return plain(value) if execution.summary is None else execution.text or execution.summary
