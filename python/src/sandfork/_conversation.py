@@ -100,7 +100,7 @@ Actions = Generator[Action, Any, T]
 Handle = Callable[[Frame, Decoder], Actions[None]]
 """Handles an unsolicited message of the guest: `output`, `display`, `call` or `connect`."""
 Complete = Callable[[Mapping[str, Any]], Actions[None]]
-"""Handles the reply to a request whose caller was cancelled."""
+"""Handles the reply to a request whose caller has stopped waiting."""
 
 
 _OF_COPIES = ("snapshot", "accepted", "opened")

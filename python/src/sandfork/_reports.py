@@ -76,7 +76,7 @@ class Denial:
     layer: str | None = None
     """The layer that refused it, or `None` if no layer did."""
     file: str | None = None
-    """The guest's source file, as reported by the guest."""
+    """The guest's source file that tried the operation, as reported by the guest."""
     line: int | None = None
     key: str | None = None
     """The policy key that allows the operation; `None` if no key does."""
@@ -85,7 +85,7 @@ class Denial:
     on_host: bool | None = None
     """Whether a hidden path exists on the host; `None` unless `ask_host` was set."""
     reason: str | None = None
-    """The code of a refused connection (`docs/network.md` in the repository), or `None`."""
+    """The reason code of a refused connection (`docs/network.md` in the repository), or `None`."""
     count: int = 1
 
     def __str__(self) -> str:
@@ -116,7 +116,7 @@ class Connection:
     port: int | None
     """The port, or `None` if the guest only resolved the name."""
     address: str | None
-    """The address of the connection."""
+    """The address of the host to which the connection was made."""
     request: str | None
     """The method and path of a refused request."""
     sent: int
@@ -126,7 +126,7 @@ class Connection:
     verdict: str
     """`allowed`, `refused` by the policy, or `failed`."""
     reason: str | None
-    """The code of a refusal or failure (`docs/network.md` in the repository)."""
+    """The reason code of a refusal or failure (`docs/network.md` in the repository)."""
     open: bool
     """Whether the connection was still open at the end of the cell."""
     count: int = 1

@@ -188,8 +188,8 @@ class TaskResult:
     """The reason why the task was not run: a `RequestError` if no sandbox can execute it, or the reason why
     it got no sandbox. `None` if it has an execution."""
     verdict: str | None = None
-    """The result of the comparison with the task's `expect`: `pass`, `wrong`, or `failed` if the program did
-    not complete. `None` if the task has no `expect` or got no sandbox."""
+    """The result of the comparison with the task's `expect`: `pass`, `wrong`, or `failed` if the program
+    neither ran to its end nor exited with 0. `None` if the task has no `expect` or got no sandbox."""
     mismatch: str | None = None
     """The first difference, if the verdict is `wrong`. It quotes the expected result."""
 
