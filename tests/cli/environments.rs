@@ -956,10 +956,8 @@ fn invalid_input_is_reported() -> Result<(), Failed> {
         .map(|(arguments, expected)| {
             let output = scene.run(arguments)?;
             let message = String::from_utf8_lossy(&output.stderr).into_owned();
-            assert!(
-                message.starts_with(&format!("sandfork: {expected}")),
-                "{arguments:?}: {message}"
-            );
+            let is_expected = message.starts_with(&format!("sandfork: {expected}"));
+            assert!(is_expected, "{arguments:?}: {message}");
             assert_eq!(message.lines().count(), 1, "{message}");
             Ok::<_, Failed>(output.status.code())
         })
