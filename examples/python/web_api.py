@@ -64,7 +64,7 @@ class WebApi(Tool):
             headers={"Authorization": f"Bearer {self.key}"},
         )
         try:
-            # This limits each read. `tool_timeout` limits the whole call.
+            # `timeout` limits each read, and `tool_timeout` the whole call.
             with self.opener.open(request, timeout=5) as response:
                 body = response.read(MAX_ANSWER + 1)
         except urllib.error.HTTPError as error:
