@@ -33,7 +33,7 @@ def events(records: pytest.LogCaptureFixture) -> list[tuple[str, int, str]]:
 
 
 def since(before: sandfork.Stats) -> tuple[dict[str, int], dict[str, int]]:
-    """The refusals and the ends of sessions since then."""
+    """The refusals and the endings since then, counted by name."""
     now = sandfork.stats()
     return (
         {k: n - before.refused.get(k, 0) for k, n in now.refused.items() if n != before.refused.get(k, 0)},

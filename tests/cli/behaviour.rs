@@ -245,7 +245,7 @@ fn stalled_reader_delays_no_limit() -> Result<(), Failed> {
     std::thread::sleep(Duration::from_millis(1500));
     let output = child.wait_with_output()?;
     assert_eq!(output.status.code(), Some(124));
-    // A supervisor that waited for the reader would have ended the guest earlier.
+    // If the supervisor waited for the reader, the limit would end the guest in the middle of its output.
     assert_eq!(output.stdout.len(), 500_001);
     Ok(())
 }

@@ -561,7 +561,7 @@ fn supervisor_stops_installing_after_a_disconnect() -> Result<(), Failed> {
     let mut shell = scene.with_variables(Command::new("sh"));
     shell.args(["-c", serve, env!("CARGO_BIN_EXE_sandfork")]);
     let mut supervisor = shell.stdin(theirs).spawn()?;
-    // The shell holds the socket too.
+    // The `Command` holds the supervisor's end of the socket too.
     drop(shell);
     let open = serde_json::json!({
         "kind": "open",

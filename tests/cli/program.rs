@@ -215,7 +215,7 @@ fn a_policy_names_a_project() -> Result<(), Failed> {
     Ok(())
 }
 
-// `inspect` and `multiprocessing` find the script by its `__file__`.
+// `spawn` and `forkserver` start an interpreter that finds the script by its `__file__`, as `inspect` does.
 fn spawned_processes_find_the_scripts_functions() -> Result<(), Failed> {
     let directory = tempfile::tempdir()?;
     let script = directory.path().join("script.py");

@@ -158,7 +158,7 @@ fn terminal_is_restored_at_every_exit() -> Result<(), Failed> {
 }
 
 fn stopped_command_restores_the_terminal() -> Result<(), Failed> {
-    // An interactive shell is the parent, because the kernel would not stop the command in an orphaned process group.
+    // A shell with job control is the parent, because the kernel does not stop a command in an orphaned process group.
     let job = format!(
         "before=$(stty -g); {} {}; [ \"$before\" = \"$(stty -g)\" ] && echo same; fg",
         env!("CARGO_BIN_EXE_sandfork"),

@@ -179,8 +179,8 @@ fn end_of(outcome: &Outcome, beyond: Duration, survivors: Vec<Process>) -> End {
     }
 }
 
-/// Returns the processes that survive of a worker and of what it started. If releasing its resources takes the kernel
-/// longer than a caller waits, the process has been killed and disappears in the end.
+/// Returns the workers and the processes they started that stay alive. A killed process whose resources the kernel
+/// releases only after the caller has its outcome disappears in the end, and does not count.
 fn survivors() -> Vec<Process> {
     let begun = Instant::now();
     loop {
@@ -199,7 +199,7 @@ fn build(more: &[&str]) -> Result<Arc<Sandbox>, Error> {
     let policy = sets.and_then(|sets| Policy::load("standard", &sets, &FileSystem));
     let policy = policy.expect("a valid built-in policy");
     let sandbox = Sandbox::builder().policy(policy).ready(0).build()?;
-    // The first run does what later runs need no more, which is not part of an end.
+    // The first run does one-time work, which is not part of an end.
     sandbox.run("pass")?;
     Ok(Arc::new(sandbox))
 }

@@ -50,7 +50,7 @@ fn adopted() -> Vec<String> {
         .collect()
 }
 
-/// Returns the number of pid namespaces between this process and the one whose `/proc` it reads.
+/// Returns the number of ids of this process, one in each pid namespace from the one of `/proc` down to its own.
 fn own_depth() -> usize {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let pids = status.lines().find_map(|line| line.strip_prefix("NSpid:"));

@@ -93,7 +93,7 @@ pub fn run(
         Through::TwoTenants => attempt.in_one_sandbox(AS_TWO_TENANTS)?,
     };
     for Run { outcome, stderr } in &runs {
-        // Includes what the launcher itself let through to its own streams.
+        // Includes what the launcher let through to its own stderr.
         let output = format!("{}\n{}\n{stderr}", outcome.stdout, outcome.stderr);
         let observed = Observed {
             status: &outcome.status,

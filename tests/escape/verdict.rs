@@ -28,7 +28,7 @@ pub struct Expectation {
 /// The result of a run in the sandbox.
 pub struct Observed<'a> {
     pub status: &'a str,
-    /// Both streams of the guest and of the launcher.
+    /// Both streams of the guest, and the launcher's stderr.
     pub output: &'a str,
 }
 

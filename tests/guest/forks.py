@@ -10,7 +10,7 @@ import subprocess
 import sys
 
 CONTROL = 1022
-# Runs before imports are guarded. A worker must only have modules that a normal start loads.
+# Runs before imports are guarded. A worker may have only the modules that a normal start loads.
 PREPARE = """
 import os, sys
 loaded = set(sys.modules)

@@ -164,7 +164,7 @@ class Worker:
             self.send({"kind": "rehearse", "serves": serves})
         self.send({"kind": "hello", "version": 2, "serves": serves}, waits=serves == "one-run")
         if serves == "session":
-            # A worker's parent sends the socket of the program starter with this byte. The tests have none.
+            # The supervisor passes the starter's socket with this byte. The tests start no programs.
             self.link.sendall(b"\0")
         assert self.receive()[0] == {"kind": "ready", "version": 2}
 

@@ -98,7 +98,7 @@ fn missing(file: &Path) -> Trial {
     })
 }
 
-/// Checks that crates/worker/src/native/sources.rs lists every source file: a missing one would fail only at its import.
+/// Checks that crates/worker/src/native/sources.rs lists every source file: a missing one fails only when imported.
 fn every_source_is_embedded() -> Result<(), Failed> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let listed = fs::read_to_string(root.join("crates/worker/src/native/sources.rs"))?;

@@ -184,7 +184,7 @@ class Cells(unittest.TestCase):
         self.assertEqual(self.value(last), [True, True])
         if len(names) == 4:
             self.assertTrue(self.value("sys.last_exc is sys.last_value"))
-        # As a debugger needs it, for the last exception only. The cell's syntax tree is not kept.
+        # A debugger needs the frames. Only the last exception's are kept, and never the cell's syntax tree.
         self.assertTrue(self.value("sys.last_traceback.tb_next.tb_frame.f_locals['held'] is kept[0]()"))
         trees = "import ast\nsum(isinstance(found, ast.AST) for found in gc.get_objects())"
         before = self.value(trees)

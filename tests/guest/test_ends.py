@@ -1,4 +1,4 @@
-"""Tests that a program ends as under `python3`: open files are flushed, and remaining threads are ended."""
+"""Tests that a program ends as under `python3`: open files are flushed, and remaining objects finalized."""
 
 import os
 import re

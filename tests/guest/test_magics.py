@@ -22,7 +22,7 @@ class Magics(unittest.TestCase):
         cls.directory.cleanup()
 
     def said(self, source):
-        """Returns what a cell prints on both streams. The harness ignores other output of the worker."""
+        """Returns what a cell prints on both streams, in order."""
         catch = "import io, contextlib\nbuffer = io.StringIO()\n"
         self.worker.value(catch + "both = contextlib.ExitStack()")
         self.worker.value("both.enter_context(contextlib.redirect_stdout(buffer))")

@@ -17,7 +17,7 @@ pub fn tests() -> Vec<Test> {
     tests![a_guest_is_not_preferred]
 }
 
-/// Gives the process a nice value and, as root, every other privilege, then executes the command.
+/// Gives the process a nice value and, as root, the other precedence that the scheduler knows. Executes the command.
 const FAVOUR: &str = "
 import os, resource, sys
 root = os.geteuid() == 0
@@ -52,7 +52,7 @@ fn a_guest_is_not_preferred(world: &World) {
     assert!(output.status.success(), "{}\n{stderr}", output.status);
 }
 
-/// Runs in a privileged process.
+/// Runs in the process that `FAVOUR` prepared.
 fn favoured() {
     let own = fs::read_to_string("/proc/self/stat").expect("/proc is mounted");
     let own = own.rsplit_once(") ").expect("a name").1;

@@ -413,7 +413,7 @@ fn doctor_shows_the_cache_directory(world: &World) {
     assert!(says("/dev/null".as_ref()).starts_with("no  "));
 }
 
-/// Runs the command in a mount namespace with a tmpfs with these options over a directory.
+/// Changes the command to run in a mount namespace where a tmpfs with these options covers a directory.
 fn in_mount(command: &mut Command, directory: &Path, options: &str) {
     let script = "mount -t tmpfs -o \"$1\" none \"$2\" && shift 2 && exec \"$@\"";
     let mut mounted = Command::new("unshare");

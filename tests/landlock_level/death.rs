@@ -265,7 +265,8 @@ except ProcessLookupError: print('none')",
     let aborted = outcome(&mut older(host, &[], "import os; os.abort()"));
     assert_eq!(aborted["exit_code"], 128 + 6, "{aborted}");
     assert!(signal(other.pid()), "as {}", who.name());
-    // On an older kernel the supervisor sends the signal itself; it is also notified of calls that a policy denies.
+    // A policy that denies the call must win: on an older kernel the supervisor is notified of it and would send the
+    // signal itself. It is notified of other denied calls too.
     let code = "import os
 try: os.kill(os.getpid(), 9)
 except PermissionError: print('refused')";

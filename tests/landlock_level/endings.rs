@@ -149,7 +149,7 @@ time.sleep(20)",
     Ok(())
 }
 
-// The guest writes to none of its pages, so that only page tables and the kernel's zero page back them.
+// The guest only reads its pages, so the kernel's zero page backs them all: only their page tables take memory.
 pub fn page_tables_count(who: Who) -> Result<(), Failed> {
     memory_ends(
         &Host::new(who),
@@ -167,7 +167,7 @@ time.sleep(20)",
     Ok(())
 }
 
-// The guest keeps shared memory that it has unmapped from its own address space.
+// The guest keeps shared memory that no longer counts as part of its own size (`MADV_DONTNEED`).
 pub fn shared_memory_counts(who: Who) -> Result<(), Failed> {
     let host = Host::new(who);
     let limits = ["limits.memory=256MiB", "limits.cpu=5m", "limits.wall=5m"];

@@ -21,8 +21,8 @@ pub const FLAG: &str = "--on-a-host-without-namespaces";
 pub enum Who {
     /// Root.
     Root,
-    /// An ordinary user: the one who runs the test or, if that is root, a user without processes and
-    /// without an entry in /etc/passwd.
+    /// An ordinary user: the one who runs the test or, if that is root, a user that owns nothing and has no entry in
+    /// /etc/passwd.
     User,
     /// The same user. `/proc` shows only processes that the user may trace (`hidepid` of proc(5)). Needs root.
     UserOfHiddenProc,

@@ -45,10 +45,10 @@ const QUESTIONS_PER_KILL: usize = 800;
 /// How long released resources may take to disappear on a busy machine.
 const SETTLED: Duration = Duration::from_secs(90);
 
-/// The number of censuses taken for the first pause.
+/// The number of censuses that count for the first pause, after as many that do not.
 const LOOKS: usize = 4;
 
-/// The time between two of them.
+/// The wait before each census.
 const PAUSE: Duration = Duration::from_millis(300);
 
 type Error = Box<dyn std::error::Error>;
@@ -241,15 +241,14 @@ fn settled(
     }
 }
 
-/// Returns the maximum of several censuses for each resource, since a ready worker may just be being
-/// made.
+/// Returns the maximum of several censuses for each resource, because the pool may be replacing a worker during one.
 fn most(watched: &Watched, calm: impl Fn() -> Result<(), Error>) -> Result<Census, Error> {
     let look = || -> Result<Census, Error> {
         calm()?;
         thread::sleep(PAUSE);
         Ok(Census::take(watched))
     };
-    // Released resources have disappeared by then.
+    // Released resources disappear during these censuses, which do not count.
     for _ in 0..LOOKS {
         look()?;
     }

@@ -67,8 +67,8 @@ fn main() -> ExitCode {
 
 /// Runs the soak with its own directory for temporary files, so that leftovers there are found.
 ///
-/// glibc caches freed memory in each arena, one for as many threads as ever allocated at once: this stops growing only
-/// after some thousand runs. The few runs of CI limit the arenas, so that only the supervisor's own growth is measured.
+/// glibc caches freed memory in arenas, of which there are as many as threads ever allocated at once. The caches stop
+/// growing only after some thousand runs. The few runs of CI use one arena, so that only the supervisor's growth shows.
 fn in_a_process_of_its_own() -> Result<(), Failed> {
     let directory = tempfile::tempdir()?;
     let mut soak = Command::new(env::current_exe()?);

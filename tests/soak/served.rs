@@ -243,7 +243,7 @@ fn opened(
     Ok(client)
 }
 
-/// Returns a policy that is distinct but never reaches its limit.
+/// Returns an override that makes another policy: a wall limit that no guest reaches.
 fn own_policy(number: u32) -> String {
     format!("limits.wall={}m", 6 + number)
 }

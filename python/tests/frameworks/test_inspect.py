@@ -130,7 +130,7 @@ async def test_a_script_that_was_written_is_run_by_its_interpreter(
     assert (await executed("#!/bin/cat")).stdout == "#!/bin/cat"
     assert (await executed("#! /bin/sh -e\nfalse\necho not")).returncode == 1
     assert (await executed("echo $0")).stdout == "/tmp/script\n"
-    # A program that failed is not run again, and a script that the guest wrote is not run by a shell.
+    # A program that failed is not run again, and a script that the guest wrote is not run by its interpreter.
     failed = await executed("echo once; env /tmp/script-that-is-not-executable; exit 126")
     assert (failed.stdout, failed.returncode) == ("once\n", 126)
     denied = await sandbox_env.exec(["sh", "-c", "echo 'echo x' > /tmp/own; chmod +x /tmp/own; env /tmp/own"])

@@ -328,7 +328,7 @@ def test_only_an_answer_of_the_host_is_final() -> None:
         for code in (FORGED, f"try:\n    final_answer('bad')\nexcept PermissionError:\n    pass\n{FORGED}"):
             execution = sbx.run(code)
             assert (execution.ok, execution.final, execution.value) == (True, False, "forged")
-        # The value is the answer as the guest sent it.
+        # The value is the host's answer as it was when the host sent it.
         execution = sbx.run(
             FORGED.partition("interrupts.end_cell")[0]
             + "kind, end_cell = type(interrupts), interrupts.end_cell\n"

@@ -138,7 +138,7 @@ def test_timeout_replaces_the_policys_limit() -> None:
     assert number.execution is not None
     assert number.execution.error is not None
     assert "its limit of 0.5 s on the clock" in number.execution.error.value
-    # A task's limit may also exceed the policy's.
+    # With a `timeout`, a task's limit may exceed the policy's too; without one, it is refused.
     policy = sandfork.Policy(limits={"wall": "100ms"})
     (result,) = sandfork.map([Task(code.format(0.3), limits={"wall": "50s"})], policy=policy, timeout=60)
     assert result.ok

@@ -15,7 +15,8 @@ from sandfork import Sandbox, Tool, _supervisor
 from ..support import processes
 from ..support.descriptors import assert_closed_since, opened
 
-# The number of threads, and of sessions for each. Any value of `SANDFORK_STRESS` selects the long test.
+# The number of threads, and of sessions for each. `SANDFORK_STRESS`, if not empty, makes ten times as many
+# sessions.
 THREADS, SESSIONS = (20, 10) if os.environ.get("SANDFORK_STRESS") else (10, 2)
 # The number of cells of each session.
 CELLS = 50

@@ -184,7 +184,7 @@ def test_spent_budget_allows_one_answer_per_cell() -> None:
         assert sbx.run("f()").value == 1
         assert sbx.run("answer(2)").value == 2
         assert sbx.run("answer(3)").value == 3
-        # All calls of a cell count, not only the first.
+        # Only the first answer of a cell is free; the others count.
         call = "try:\n    answer({})\nexcept BaseException as error:\n    caught = type(error).__name__"
         sbx.run("\n".join(call.format(n) for n in (4, 5)))
         assert answers == [2, 3, 4]

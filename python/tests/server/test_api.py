@@ -38,7 +38,7 @@ def test_run_responds_with_its_outcome(server: Server) -> None:
 def test_limits_are_written_alike_in_all_requests(server: Server) -> None:
     session = server.ask("POST", "/v1/sessions", {}).json["id"]
     for wall in (0.2, "200ms"):
-        # The processor-time limit cannot be reached within the wall time.
+        # The CPU limit cannot be reached within the wall limit.
         for cpu, memory in ((5, 256 << 20), ("5s", "256MiB")):
             limits = {"wall": wall, "cpu": cpu, "output": "1KiB", "memory": memory}
             answer = server.run("while True: pass", limits=limits)

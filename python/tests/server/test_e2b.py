@@ -578,7 +578,7 @@ def states(server: Server) -> dict[str, str]:
 
 
 def files_on_disk(server: Server) -> int:
-    """The open files of the server without a name on a disk, which hold the paused sandboxes."""
+    """The number of the server's unnamed files on a disk: they hold the paused sandboxes."""
     descriptors = pathlib.Path(f"/proc/{server.process.pid}/fd")
     targets = [os.readlink(descriptor) for descriptor in descriptors.iterdir() if descriptor.is_symlink()]
     return sum(

@@ -90,7 +90,7 @@ def test_bodies_are_bounded_before_they_are_read(start: Any, tmp_path: pathlib.P
 
 def test_values_take_more_memory_than_their_text(start: Any, tmp_path: pathlib.Path) -> None:
     server: Server = start("--config", _bounded(tmp_path, body="1MiB", bodies="8MiB"))
-    # A parsed value takes dozens of bytes, and its text one or two.
+    # A parsed value takes dozens of bytes, and its text only three.
     empty = b'"",' * 300_000 + b'""'
     for path, body in (
         ("/v1/runs", b'{"code": "1", "args": [' + empty + b"]}"),

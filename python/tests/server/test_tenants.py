@@ -117,7 +117,7 @@ def test_a_tenant_leaves_connections_to_others(start: Any, tokens: pathlib.Path)
 
 
 def test_sessions_leave_descriptors_to_others(start: Any, tokens: pathlib.Path) -> None:
-    # A limit below 1024 starts no worker, whose data socket has number 1023.
+    # Below 1024 no worker starts, because its data socket has the number 1023.
     server: Server = start("--token-file", str(tokens), "--jobs", "2", descriptors=1100)
     # Another thread of the server writes the log.
     eventually(lambda: "of the 64 sessions" in server.log.read_text())
@@ -133,7 +133,7 @@ def test_sessions_leave_descriptors_to_others(start: Any, tokens: pathlib.Path) 
 
 
 def test_tenant_gets_half_of_the_possible_connections(start: Any, tokens: pathlib.Path) -> None:
-    # A limit below 1024 starts no worker, whose data socket has number 1023.
+    # Below 1024 no worker starts, because its data socket has the number 1023.
     server: Server = start("--token-file", str(tokens), descriptors=1100)
     session = f"/v1/sessions/{server.ask('POST', '/v1/sessions', **_as(ALPHA)).json['id']}"
     with contextlib.ExitStack() as stack:

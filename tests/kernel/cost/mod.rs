@@ -124,7 +124,7 @@ fn runs() {
         }
         match sandbox.copied_at_fork() {
             Some(Ok(_)) => println!("at once"),
-            // The kernel does not support it, or this user's other zygotes have used up RLIMIT_MEMLOCK.
+            // The kernel lacks or forbids io_uring, or this user's other zygotes have used up RLIMIT_MEMLOCK.
             Some(Err(Errno::ENOMEM | Errno::EPERM | Errno::ENOSYS)) => println!("one by one"),
             other => panic!("no pages are copied at a fork: {other:?}"),
         }

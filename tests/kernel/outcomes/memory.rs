@@ -134,7 +134,7 @@ fn numpy_array(world: &World) {
     }
 }
 
-// As torch, mimalloc and thread stacks do: they map far more than they touch. No single mapping exceeds the memory of a
+// Like torch, mimalloc and thread stacks, which map far more than they touch. No single mapping exceeds the memory of a
 // small machine, which the kernel would refuse (`vm.overcommit_memory=0`).
 fn memory_that_is_only_mapped(world: &World) {
     let code = "import mmap, threading\n\

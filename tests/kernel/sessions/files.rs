@@ -146,7 +146,7 @@ fn only_regular_files_are_opened(world: &World) {
     ] {
         assert_refused(session.open_read(path), errno);
     }
-    // The guest's own files, which would be harmless to open, are refused too.
+    // Opening one of these would be harmless, but is refused too.
     for path in ["null", "fifo", "root/tmp/sandfork-test"] {
         session
             .open_write(path, Contents::Replaced)

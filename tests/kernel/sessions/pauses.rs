@@ -76,7 +76,7 @@ fn caller_pauses_a_session(world: &World) {
         .expect_err("the session has ended")
         .to_string();
     assert!(ended.contains("was paused"), "{ended}");
-    // A paused session is not counted as idle. A session that waited as long has ended meanwhile.
+    // The idle limit stops during a pause that the caller requested. A session that waits as long ends meanwhile.
     let younger = session(&sandbox);
     let watch = younger.watcher().watch(".", Depth::Directory);
     let ended = watch.expect("the watch starts").next(None);

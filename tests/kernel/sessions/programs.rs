@@ -101,7 +101,7 @@ fn programs_run_between_cells_and_during_one(world: &World) {
     run(&mut session, "open('made', 'w').write('by a cell')");
     assert_eq!(line(&programs, "cat made; pwd"), "by a cell/work\n");
     let beside = programs.clone();
-    // The cell waits for a file that only a program makes; it starts before the program does.
+    // The cell waits for a file that only a program makes, whichever of the two starts first.
     let helper = thread::spawn(move || line(&beside, "echo by a program > answer; echo done"));
     let cell = "import os, time\nwhile not os.path.exists('answer') or not open('answer').read():\n    \
                 time.sleep(0.001)\nopen('answer').read()";

@@ -123,7 +123,7 @@ fn a_snapshot_keeps_what_changed_since_the_last(world: &World) {
     assert!(of_fork.size() < whole / 4, "{}", of_fork.size());
     drop(last);
     assert_eq!(value(&mut fork(&of_fork), seen), wanted(12));
-    // Without that snapshot, everything is copied.
+    // With no snapshot left to build on, everything is copied.
     drop(of_fork);
     assert!(copy(&mut forked).size() > whole / 2);
     let first = copy(&mut session);
@@ -315,7 +315,7 @@ fn a_fork_draws_random_numbers_of_its_own(world: &World) {
     let mut drawn = vec![value(&mut session, draw)];
     drawn.extend((0..2).map(|_| value(&mut fork(&snapshot), draw)));
     let parts: BTreeSet<&str> = drawn.iter().flat_map(|all| all.split(", ")).collect();
-    // Four values of three kinds.
+    // Four values in each of three sessions.
     assert_eq!(parts.len(), 12, "{drawn:?}");
 }
 

@@ -1,4 +1,4 @@
-"""A preloaded module of a hostile package: it looks for the host's files at its import, before any guest code runs."""
+"""A preloaded module of a hostile package. It looks for the host's files before any guest code runs."""
 
 import os
 import socket
