@@ -10,7 +10,7 @@ use crate::policy::PolicySource;
 
 /// The size limit of a policy file in MiB. A wrong path, such as a log or a disk image, is then refused rather than
 /// loaded.
-const MOST_MIB: u64 = 1;
+const MAX_MIB: u64 = 1;
 
 /// Reads policy files from the file system: regular files of at most 1 MiB, in UTF-8.
 #[derive(Clone, Copy, Debug, Default)]
@@ -26,7 +26,7 @@ impl PolicySource for FileSystem {
         if !file.metadata()?.is_file() {
             return Err(io::Error::other("not a regular file"));
         }
-        whole_text(file, MOST_MIB)
+        whole_text(file, MAX_MIB)
     }
 
     fn current_dir(&self) -> io::Result<PathBuf> {

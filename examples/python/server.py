@@ -42,7 +42,7 @@ POLICY = Policy(
     limits={"wall": "10s", "memory": "256MiB"}, session={"idle": "15m", "age": "12h"}
 )
 # As many sessions as fit into memory.
-MOST_SESSIONS = 64
+MAX_SESSIONS = 64
 LONGEST_CODE = 64 * 1024
 
 
@@ -145,7 +145,7 @@ async def told(request: Request, error: Exception) -> Response:
     return JSONResponse({"detail": error.detail}, error.status_code)
 
 
-def application(most: int = MOST_SESSIONS) -> Starlette:
+def application(most: int = MAX_SESSIONS) -> Starlette:
     @contextlib.asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         app.state.sessions = sessions = Sessions(most)

@@ -275,7 +275,7 @@ pub struct MapArguments {
     #[command(flatten)]
     pub policy: PolicyChoice,
     /// How many tasks run at once [default: the number of processors]
-    #[arg(long, short, value_name = "N", value_parser = value_parser!(u16).range(1..=MOST_JOBS))]
+    #[arg(long, short, value_name = "N", value_parser = value_parser!(u16).range(1..=MAX_JOBS))]
     pub jobs: Option<u16>,
     /// Write the results to this file instead of stdout
     #[arg(long, short, value_name = "FILE")]
@@ -301,7 +301,7 @@ pub struct MapArguments {
 }
 
 /// The maximum number of tasks that run at once.
-const MOST_JOBS: i64 = MAX_WORKERS as i64;
+const MAX_JOBS: i64 = MAX_WORKERS as i64;
 
 /// `sandfork plan`.
 #[derive(Args, Debug)]

@@ -12,7 +12,7 @@ use super::denials::{self, Shown};
 use super::failure::say;
 
 /// The maximum number of failed connections that are named.
-const MOST_CONNECTIONS: usize = 3;
+const MAX_CONNECTIONS: usize = 3;
 
 /// Returns one sentence about the outcome, or `None` if the guest's output explains it. `guest` is the name of the
 /// script or program.
@@ -79,7 +79,7 @@ fn failed_connections(outcome: &Outcome) -> impl Iterator<Item = String> {
         let port = port.unwrap_or_default();
         Some(format!("the connection to {host}{port} failed: {why}"))
     });
-    failed.take(MOST_CONNECTIONS)
+    failed.take(MAX_CONNECTIONS)
 }
 
 fn limit(name: LimitName, limits: &Limits) -> String {

@@ -26,7 +26,7 @@ const ADD_TIMEOUT: Duration = Duration::from_secs(30);
 const MAX_ATTEMPTS: usize = 8;
 
 /// The maximum number of packages from a guest's list that are considered.
-const MOST_BESIDE: usize = 64;
+const MAX_BESIDE: usize = 64;
 
 /// Returns the code of a cell that adds an environment to its session. The cell's value is whether the session can see
 /// the environment, or which packages the session already has in another version: the packages must then be resolved
@@ -89,7 +89,7 @@ impl Session {
             match outcome.value() {
                 Some(Value::Bool(true)) => return Ok(()),
                 Some(Value::List(there)) => {
-                    let there = there.iter().take(MOST_BESIDE).map(text);
+                    let there = there.iter().take(MAX_BESIDE).map(text);
                     let there = creation.wanted.beside(there);
                     there.map_err(EnvironmentError::Request)?;
                 }

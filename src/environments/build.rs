@@ -22,7 +22,7 @@ use sandfork_jail::sys::write_signals;
 const BUILT: &str = "built.whl";
 
 /// The maximum size of a wheel that is copied out.
-const MOST_BYTES: u64 = 2 << 30;
+const MAX_BYTES: u64 = 2 << 30;
 
 /// The SHA-256 of a wheel that was copied out of a sandbox.
 type Taken = Arc<Mutex<Option<io::Result<String>>>>;
@@ -81,7 +81,7 @@ fn unnamed(package: &LockedWheel) -> EnvironmentError {
 fn take_out(work: &WorkDir, into: &Path) -> io::Result<String> {
     let path = GuestPath::of_file(BUILT).map_err(io::Error::other)?;
     let (file, _) = work.open_read(&path).map_err(io::Error::other)?;
-    copy_whole(file, File::create_new(into)?, MOST_BYTES)
+    copy_whole(file, File::create_new(into)?, MAX_BYTES)
 }
 
 /// Copies a file of at most `most` bytes, and returns its hash.

@@ -12,7 +12,7 @@ use super::index::Access;
 use super::lock::{Lock, LockedWheel};
 use super::requirements::Wanted;
 use super::resolver::Resolver;
-use super::tree::{FileError, FileMode, MOST_BYTES, Tree};
+use super::tree::{FileError, FileMode, MAX_BYTES, Tree};
 use crate::error::Error;
 use crate::host::{CallerEnvironment, Interpreter, Machine};
 use crate::outcome::Outcome;
@@ -193,7 +193,7 @@ impl InstallJail {
             });
             let described = literal(&described);
             let source = format!(
-                "import json\njson.dumps(_install({}, '{major}.{minor}', [{described}], {MOST_BYTES}, put))",
+                "import json\njson.dumps(_install({}, '{major}.{minor}', [{described}], {MAX_BYTES}, put))",
                 literal(&prefix),
             );
             let report = session

@@ -10,7 +10,7 @@ use super::jail::Builds;
 use super::requirements::in_line;
 
 /// The maximum number of packages of a directory: each is a separate mount in the sandbox.
-const MOST: usize = 512;
+const MAX: usize = 512;
 
 /// A directory that a line of a requirements file names with `--find-links`.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -79,8 +79,8 @@ impl Links {
             is_package && entry.file_type().is_ok_and(|kind| kind.is_file())
         });
         let mut files: Vec<PathBuf> = files.map(|entry| entry.path()).collect();
-        if files.len() > MOST {
-            return Err(self.refused(&format!("has more than {MOST} packages")));
+        if files.len() > MAX {
+            return Err(self.refused(&format!("has more than {MAX} packages")));
         }
         files.sort();
         Ok(files)

@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 use crate::policy::hexadecimal;
 
 /// The maximum number of packages of an environment. The largest real ones have some hundreds.
-pub const MOST_PACKAGES: usize = 4096;
+pub const MAX_PACKAGES: usize = 4096;
 
 /// The version of the on-disk format. A new version makes new environments from the same lock.
 const FORMAT: u32 = 1;
@@ -48,7 +48,7 @@ pub struct Source {
 
 /// Returns the error for too many packages.
 pub fn too_many() -> String {
-    format!("it has more than {MOST_PACKAGES} packages")
+    format!("it has more than {MAX_PACKAGES} packages")
 }
 
 impl Lock {
@@ -57,7 +57,7 @@ impl Lock {
     /// # Errors
     /// If a wheel's description is invalid: an index chose all of it.
     pub fn new(mut wheels: Vec<LockedWheel>) -> Result<Self, String> {
-        if wheels.len() > MOST_PACKAGES {
+        if wheels.len() > MAX_PACKAGES {
             return Err(too_many());
         }
         for wheel in &mut wheels {

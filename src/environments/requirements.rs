@@ -13,8 +13,8 @@ use crate::host::{PipConfig, whole_text};
 use crate::policy::Requirement;
 
 /// The limits of included files: their number, and the size of each in MiB. Real projects stay far below both.
-const MOST_FILES: usize = 64;
-const MOST_MIB: u64 = 4;
+const MAX_FILES: usize = 64;
+const MAX_MIB: u64 = 4;
 
 /// The option that rejects packages without a hash.
 const REQUIRE_HASHES: &str = "--require-hashes";
@@ -67,9 +67,9 @@ impl Wanted {
         files: &mut usize,
     ) -> Result<(), EnvironmentError> {
         *files += 1;
-        if *files > MOST_FILES {
+        if *files > MAX_FILES {
             return Err(EnvironmentError::Request(format!(
-                "{} includes more than {MOST_FILES} files: it may include itself",
+                "{} includes more than {MAX_FILES} files: it may include itself",
                 path.display()
             )));
         }
@@ -164,7 +164,7 @@ impl Wanted {
 }
 
 fn read(path: &Path) -> Result<String, EnvironmentError> {
-    let text = File::open(path).and_then(|file| whole_text(file, MOST_MIB));
+    let text = File::open(path).and_then(|file| whole_text(file, MAX_MIB));
     text.map_err(|cause| EnvironmentError::Request(format!("{}: {cause}", path.display())))
 }
 

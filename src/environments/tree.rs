@@ -11,13 +11,13 @@ use sandfork_jail::sys::write_signals;
 
 /// The maximum size of an environment in bytes, and its maximum number of files and directories. The largest real ones,
 /// with torch and CUDA, have half as many.
-pub const MOST_BYTES: u64 = 16 << 30;
-const MOST_FILES: u64 = 400_000;
+pub const MAX_BYTES: u64 = 16 << 30;
+const MAX_FILES: u64 = 400_000;
 
 /// The maximum length of a path and of a name, and the maximum number of path components.
 const LONGEST_PATH: usize = 1024;
 const LONGEST_NAME: usize = 255;
-const MOST_PARTS: usize = 48;
+const MAX_PARTS: usize = 48;
 
 /// The files that an environment itself creates.
 const OWN: [&str; 4] = ["pyvenv.cfg", "lib64", DESCRIPTION, "bin/python"];
@@ -46,9 +46,9 @@ impl FileError {
 
     /// Returns the error for too many or too large files.
     fn too_large() -> Self {
-        let most = MOST_BYTES >> 30;
+        let most = MAX_BYTES >> 30;
         Self::Refused(format!(
-            "the wheels have more than {MOST_FILES} files or {most} GiB"
+            "the wheels have more than {MAX_FILES} files or {most} GiB"
         ))
     }
 }
@@ -99,7 +99,7 @@ impl Tree {
         data: &[u8],
     ) -> Result<(), FileError> {
         self.bytes = self.bytes.saturating_add(data.len() as u64);
-        if self.bytes > MOST_BYTES {
+        if self.bytes > MAX_BYTES {
             return Err(FileError::too_large());
         }
         if offset == 0 {
@@ -125,7 +125,7 @@ impl Tree {
         let above = target.ancestors().skip(1);
         let new = above.take_while(|directory| !directory.exists()).count();
         self.files += 1 + new as u64;
-        if self.files > MOST_FILES {
+        if self.files > MAX_FILES {
             return Err(FileError::too_large());
         }
         let io = |cause| FileError::Io {
@@ -172,7 +172,7 @@ pub fn check(path: &str) -> Result<(), FileError> {
         return refused("which leads out of its environment");
     }
     if path.len() > LONGEST_PATH
-        || parts.len() > MOST_PARTS
+        || parts.len() > MAX_PARTS
         || parts.iter().any(|part| part.len() > LONGEST_NAME)
     {
         return refused("whose path is too long");
@@ -269,7 +269,7 @@ mod tests {
         write(&deep("a")).unwrap();
         write("lib/y").unwrap();
         assert_eq!(tree.files, 1 + 40 + 1 + 1);
-        tree.files = MOST_FILES - 40;
+        tree.files = MAX_FILES - 40;
         let refused = tree.write(&deep("b"), FileMode::Plain, 0, b"");
         let expected = refused.expect_err("too many").to_string();
         assert_eq!(expected, "the wheels have more than 400000 files or 16 GiB");

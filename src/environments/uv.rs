@@ -7,7 +7,7 @@ use serde::Deserialize;
 use super::error::EnvironmentError;
 use super::explain::{plain, refused_hosts};
 use super::jail::{InstallJail, literal};
-use super::lock::{LockedWheel, MOST_PACKAGES, too_many, wrong};
+use super::lock::{LockedWheel, MAX_PACKAGES, too_many, wrong};
 use super::requirements::Wanted;
 use super::resolver::Uv;
 use super::tags::fit;
@@ -16,7 +16,7 @@ use super::tags::fit;
 const RESOLVE: &str = include_str!("guest/uv.py");
 
 /// The maximum length of a lock in bytes: a kilobyte per package is more than real locks have.
-const LONGEST_LOCK: usize = MOST_PACKAGES << 10;
+const LONGEST_LOCK: usize = MAX_PACKAGES << 10;
 
 /// The answer of the guest program.
 #[derive(Deserialize)]

@@ -9,7 +9,7 @@ use nix::errno::Errno;
 use nix::fcntl::readlink;
 
 /// The maximum number of links that the kernel follows.
-const MOST_LINKS: usize = 40;
+const MAX_LINKS: usize = 40;
 
 /// The result of a lookup.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -42,7 +42,7 @@ impl Route {
             }
             route.entries.push(route.end.clone());
             match read_link(&route.end) {
-                Ok(target) if links < MOST_LINKS => {
+                Ok(target) if links < MAX_LINKS => {
                     links += 1;
                     route.end.pop();
                     if target.is_absolute() {
@@ -169,7 +169,7 @@ mod tests {
     #[test]
     fn circular_links_end_the_lookup() {
         let (entries, end) = route("/loop/x", &[("/loop", "loop")]);
-        assert_eq!(entries.split(' ').count(), MOST_LINKS + 1);
+        assert_eq!(entries.split(' ').count(), MAX_LINKS + 1);
         assert_eq!(end, "/loop/x");
     }
 

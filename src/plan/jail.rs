@@ -21,7 +21,7 @@ use sandfork_jail::program::{
 
 /// The maximum number of pseudoterminals of a worker. All mount namespaces but the initial one share 3,072
 /// (`kernel.pty.max` minus `kernel.pty.reserve`), and each takes up to 128 KiB that no cgroup counts.
-const MOST_PTYS: u32 = 16;
+const MAX_PTYS: u32 = 16;
 
 /// Prepares the jail of a plan at `level`.
 pub(super) fn prepare(
@@ -175,7 +175,7 @@ fn worker(
         proc: proc_mount(policy, level),
         ptys: has_ptys(policy, level).then(|| Ptys {
             target: PTS.into(),
-            most: MOST_PTYS,
+            most: MAX_PTYS,
         }),
         sockets: Vec::new(),
         addresses: Vec::new(),

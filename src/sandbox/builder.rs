@@ -44,8 +44,8 @@ pub struct SandboxBuilder {
 
 /// Returns the default number of ready workers: as many as the host can make at once.
 fn default_ready() -> usize {
-    const MOST: usize = 8;
-    processors().get().min(MOST)
+    const MAX: usize = 8;
+    processors().get().min(MAX)
 }
 
 impl SandboxBuilder {

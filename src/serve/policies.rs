@@ -14,7 +14,7 @@ use crate::waiters::lock;
 
 /// The maximum number of cached policies. A caller that sends a different policy for each session gains nothing from
 /// more.
-const MOST: usize = 32;
+const MAX: usize = 32;
 
 /// The policies that depend on nothing but the caller's input, by that input.
 #[derive(Default)]
@@ -33,7 +33,7 @@ impl Policies {
         let policy = Arc::new(policy);
         if sources == Sources::Input {
             let mut known = lock(&self.0);
-            if known.len() >= MOST {
+            if known.len() >= MAX {
                 known.clear();
             }
             known.insert(input, Arc::clone(&policy));
@@ -236,10 +236,10 @@ mod tests {
     #[test]
     fn cache_is_bounded() {
         let policies = Policies::default();
-        for seconds in 1..=2 * MOST {
+        for seconds in 1..=2 * MAX {
             let set = format!("limits.wall={seconds}s");
             get(&policies, named("standard", Path::new("/")), &[&set]).unwrap();
-            assert!(lock(&policies.0).len() <= MOST);
+            assert!(lock(&policies.0).len() <= MAX);
         }
     }
 }

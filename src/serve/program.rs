@@ -16,7 +16,7 @@ use crate::supervisor::{
 use crate::waiters::lock;
 
 /// The maximum bytes of a program's arguments in a list, so that the list of all programs fits into one event.
-const MOST_LISTED: usize = 32 << 10;
+const MAX_LISTED: usize = 32 << 10;
 
 /// The programs of open sessions, by session number.
 #[derive(Debug, Default)]
@@ -80,7 +80,7 @@ fn listed(argv: &[String]) -> Vec<String> {
     let mut length = 0;
     let fits = |argument: &&String| {
         length += argument.len();
-        length <= MOST_LISTED
+        length <= MAX_LISTED
     };
     argv.iter().take_while(fits).cloned().collect()
 }

@@ -20,7 +20,7 @@ use crate::waiters::lock;
 use sandfork_jail::control::Lifetime;
 
 /// The maximum number of unused sandboxes that are kept warm.
-const MOST_UNUSED: usize = 8;
+const MAX_UNUSED: usize = 8;
 
 /// Sandboxes by the key of their inputs.
 pub struct Sandboxes {
@@ -158,7 +158,7 @@ fn remove_surplus(slots: &mut HashMap<SandboxKey, Slot>) -> Vec<Slot> {
         .map(|(key, slot)| (slot.used, *key))
         .collect();
     unused.sort_by_key(|(used, _)| *used);
-    let surplus = unused.len().saturating_sub(MOST_UNUSED);
+    let surplus = unused.len().saturating_sub(MAX_UNUSED);
     let surplus = unused.into_iter().take(surplus);
     surplus.filter_map(|(_, key)| slots.remove(&key)).collect()
 }

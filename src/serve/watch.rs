@@ -7,7 +7,7 @@ use crate::supervisor::{
 };
 
 /// The maximum bytes of paths in one event. Encoded as JSON, paths are several times as long.
-const MOST_BYTES: usize = 128 << 10;
+const MAX_BYTES: usize = 128 << 10;
 
 /// Watches a directory for a caller until the watch ends or the caller disconnects.
 pub fn serve(mut caller: FrameCaller, sessions: &SessionPrograms, wanted: &WatchRequest) {
@@ -72,7 +72,7 @@ fn attend(caller: &mut FrameCaller, watch: &Watch) {
 fn send(caller: &mut FrameCaller, events: Vec<FileEvent>) {
     let (mut part, mut bytes) = (Vec::new(), 0);
     for event in events {
-        if bytes > MOST_BYTES {
+        if bytes > MAX_BYTES {
             let events = std::mem::take(&mut part);
             caller.answer(ClientEvent::Changes { events }, Payload::default());
             bytes = 0;

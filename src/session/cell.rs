@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::error::{Error, ErrorKind};
 use crate::outcome::Outcome;
-use crate::outcome::value::{Attachments, BufferCheck, Buffers, HeldBuffers, MOST_LEVELS};
+use crate::outcome::value::{Attachments, BufferCheck, Buffers, HeldBuffers, MAX_LEVELS};
 use crate::protocol::caller::{self, CellOutcome, ClientRequest, SessionState, WireOutcome};
 use crate::protocol::message::{AfterCell, ResultMode};
 use crate::protocol::{Blob, Display, Transport, Value};
@@ -114,7 +114,7 @@ impl OutgoingValue {
             |cause: &str| request_error(format!("the value's buffers cannot be sent: {cause}"));
         let value = value.of_few_levels().map_err(|_| {
             request_error(format!(
-                "the value is nested more than {MOST_LEVELS} levels deep: pass it in parts, or as text"
+                "the value is nested more than {MAX_LEVELS} levels deep: pass it in parts, or as text"
             ))
         })?;
         let blob = attachments.blob();

@@ -36,7 +36,7 @@ use super::session_dir::SessionDirectory;
 use super::shared_memory::SharedMemory;
 use super::verified_worker::VerifiedWorker;
 use super::{clock, machine_calls, own_signals, proc_dir};
-use sandfork_jail::sys::seccomp::{Asked, Reply, answer, asked, waits};
+use sandfork_jail::sys::seccomp::{Notification, Reply, is_pending, receive, respond};
 
 /// The most record locks of a worker. sqlite3 holds half a dozen per connection.
 const MAX_LOCKS: u32 = 1024;
@@ -159,16 +159,16 @@ impl<'a> ForwardedCalls<'a> {
         if !is_pending(listener)? {
             return Ok(Answered::None);
         }
-        if let Some(call) = asked(listener)? {
+        if let Some(call) = receive(listener)? {
             match own_signals::answer_signal(listener, call, watch) {
                 Some(answered) => answered?,
-                None => answer(listener, call.id, self.reply(listener, call, watch))?,
+                None => respond(listener, call.id, self.reply(listener, call, watch))?,
             }
         }
         Ok(Answered::One)
     }
 
-    fn reply(&mut self, listener: BorrowedFd, call: Asked, watch: &Watch) -> Reply {
+    fn reply(&mut self, listener: BorrowedFd, call: Notification, watch: &Watch) -> Reply {
         if let Some(reply) = machine_calls::reply(listener, call, &watch.limits) {
             return reply;
         }
@@ -182,7 +182,7 @@ impl<'a> ForwardedCalls<'a> {
     }
 
     /// Refuses a call that the filter would refuse itself without a supervisor.
-    fn refuse(&mut self, call: Asked) -> Reply {
+    fn refuse(&mut self, call: Notification) -> Reply {
         let errno = self.refused.count(call);
         let now = clock::now();
         if !self.refusals.take(now) {
@@ -191,11 +191,11 @@ impl<'a> ForwardedCalls<'a> {
         Reply::Error(errno)
     }
 
-    fn reply_to_lock(&mut self, listener: BorrowedFd, call: Asked, watch: &Watch) -> Reply {
+    fn reply_to_lock(&mut self, listener: BorrowedFd, call: Notification, watch: &Watch) -> Reply {
         self.has_ofd_locks |= is_ofd_lock(call);
         let allowed = self.may_lock(call);
         // The thread's id may have been reused meanwhile.
-        if !waits(listener, call.id) {
+        if !is_pending(listener, call.id) {
             return Reply::Error(Errno::ENOLCK);
         }
         match allowed {
@@ -207,7 +207,7 @@ impl<'a> ForwardedCalls<'a> {
     }
 
     /// Checks that the guest may lock the file behind the call's descriptor.
-    fn may_lock(&self, call: Asked) -> Result<(), Errno> {
+    fn may_lock(&self, call: Notification) -> Result<(), Errno> {
         let number = call.arguments[0] & u64::from(u32::MAX);
         let path = format!("/proc/{}/fd/{number}", call.thread);
         let file = fs::metadata(&path).map_err(|error| match error.raw_os_error() {
@@ -270,22 +270,22 @@ impl<'a> ForwardedCalls<'a> {
 }
 
 /// Whether the call sets an open file description lock (`F_OFD_SETLK`).
-fn is_ofd_lock(call: Asked) -> bool {
+fn is_ofd_lock(call: Notification) -> bool {
     is_fcntl_command(call, [libc::F_OFD_SETLK, libc::F_OFD_SETLKW])
 }
 
 /// Whether the call only queries a lock (`F_GETLK`).
-fn is_query(call: Asked) -> bool {
+fn is_query(call: Notification) -> bool {
     is_fcntl_command(call, [libc::F_GETLK, libc::F_OFD_GETLK])
 }
 
 /// Whether the call is fcntl(2) with one of these commands. The kernel uses only the low 32 bits of the argument.
-fn is_fcntl_command(call: Asked, requests: [libc::c_int; 2]) -> bool {
+fn is_fcntl_command(call: Notification, requests: [libc::c_int; 2]) -> bool {
     let request = call.arguments[1].cast_signed() & 0xffff_ffff;
     !is_flock(call) && requests.map(i64::from).contains(&request)
 }
 
-fn is_flock(call: Asked) -> bool {
+fn is_flock(call: Notification) -> bool {
     libc::c_long::from(call.call) == libc::SYS_flock
 }
 
@@ -367,7 +367,7 @@ mod tests {
         std::thread::sleep(Duration::from_millis(2));
         drop(standing);
         let mut calls = locks(&[]);
-        let call = Asked {
+        let call = Notification {
             id: 0,
             thread: 0,
             arguments: [0; 6],

@@ -9,10 +9,10 @@ use nix::errno::Errno;
 use crate::host::{Tracing, tracing};
 use crate::policy::Limits;
 use sandfork_jail::machine_files::LONGEST_SESSION;
-use sandfork_jail::sys::seccomp::{Asked, Reply, waits};
+use sandfork_jail::sys::seccomp::{Notification, Reply, is_pending};
 
 /// Returns the reply to a call that describes the machine; `None` for any other call.
-pub fn reply(listener: BorrowedFd, call: Asked, limits: &Limits) -> Option<Reply> {
+pub fn reply(listener: BorrowedFd, call: Notification, limits: &Limits) -> Option<Reply> {
     let [first, second, third, ..] = call.arguments;
     let (address, bytes, value) = match libc::c_long::from(call.call) {
         libc::SYS_sysinfo => (first, words(&sysinfo(limits)), 0),
@@ -61,12 +61,17 @@ fn words(words: &[u64]) -> Vec<u8> {
 
 /// Writes to the memory of the calling thread. The open file refers to this memory even if the kernel reuses the
 /// thread's id later, and once the file is open the thread is verified to be still waiting.
-fn write(listener: BorrowedFd, call: Asked, address: u64, bytes: &[u8]) -> Result<(), Errno> {
+fn write(
+    listener: BorrowedFd,
+    call: Notification,
+    address: u64,
+    bytes: &[u8],
+) -> Result<(), Errno> {
     let path = format!("/proc/{}/mem", call.thread);
     // Refused for a program that the user may execute but not read, and where Yama restricts tracing.
     let memory = OpenOptions::new().write(true).open(path);
     let memory = memory.map_err(|_| Errno::EPERM)?;
-    if !waits(listener, call.id) {
+    if !is_pending(listener, call.id) {
         return Err(Errno::EINTR);
     }
     // The kernel's own error for memory that the caller has not mapped.

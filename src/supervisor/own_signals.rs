@@ -17,7 +17,7 @@ use nix::unistd::Pid;
 
 use super::run::Watch;
 use sandfork_jail::sys::pidfd;
-use sandfork_jail::sys::seccomp::{Asked, Reply, answer, waits};
+use sandfork_jail::sys::seccomp::{Notification, Reply, is_pending, respond};
 
 /// The sender of the signal.
 enum Sender {
@@ -29,7 +29,7 @@ enum Sender {
 /// failed.
 pub fn answer_signal(
     listener: BorrowedFd,
-    call: Asked,
+    call: Notification,
     watch: &Watch,
 ) -> Option<Result<(), Errno>> {
     let [process, second, ..] = call.arguments.map(integer);
@@ -40,7 +40,7 @@ pub fn answer_signal(
         libc::SYS_tgkill => Err(Errno::EPERM),
         _ => return None,
     };
-    let reply = |reply| answer(listener, call.id, reply);
+    let reply = |reply| respond(listener, call.id, reply);
     Some(match sender {
         Err(errno) => reply(Reply::Error(errno)),
         Ok(Sender::Kernel) => reply(Reply::Continue),
@@ -59,10 +59,10 @@ fn integer(argument: u64) -> i32 {
 }
 
 /// Whether the thread that makes the call belongs to this process.
-fn is_of_thread(listener: BorrowedFd, call: Asked, process: i32) -> bool {
+fn is_of_thread(listener: BorrowedFd, call: Notification, process: i32) -> bool {
     let task = format!("/proc/{process}/task/{}", call.thread);
     // The thread's number may already belong to another thread.
-    Path::new(&task).exists() && waits(listener, call.id)
+    Path::new(&task).exists() && is_pending(listener, call.id)
 }
 
 fn authorize(process: i32, signal: i32, watch: &Watch) -> Result<Sender, Errno> {

@@ -7,7 +7,7 @@ use nix::errno::Errno;
 
 use crate::host::Arch;
 use crate::plan::seccomp::syscall_name;
-use sandfork_jail::sys::seccomp::Asked;
+use sandfork_jail::sys::seccomp::Notification;
 
 /// A kind of refused call. An outcome has one denial for each kind.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
@@ -40,7 +40,7 @@ pub struct RefusedCalls {
 impl RefusedCalls {
     /// Counts a refused call and returns its error. A netlink(7) socket does not count: each host name lookup creates
     /// one to list the interfaces, and works without it (getaddrinfo(3)).
-    pub fn count(&mut self, call: Asked) -> Errno {
+    pub fn count(&mut self, call: Notification) -> Errno {
         // The kernel uses only the low 32 bits of the family.
         let family = i32::try_from(call.arguments[0] & u64::from(u32::MAX)).ok();
         let is_socket = libc::c_long::from(call.call) == libc::SYS_socket;
@@ -104,7 +104,7 @@ mod tests {
     fn calls_are_counted_by_name_and_sockets_by_family() {
         let mut calls = RefusedCalls::default();
         let mut refused = |number: libc::c_long, first| {
-            calls.count(Asked {
+            calls.count(Notification {
                 id: 0,
                 thread: 0,
                 arguments: [first; 6],

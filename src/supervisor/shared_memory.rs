@@ -15,7 +15,7 @@ use std::io::{self, BufRead, BufReader, Read};
 use nix::errno::Errno;
 
 use super::run::Watch;
-use sandfork_jail::sys::seccomp::{Asked, Reply};
+use sandfork_jail::sys::seccomp::{Notification, Reply};
 
 /// The most shared mappings of a worker. Each takes a kilobyte of kernel memory, however small it is.
 const MAX_MAPPINGS: usize = 4096;
@@ -35,7 +35,7 @@ pub struct SharedMemory {
 
 impl SharedMemory {
     /// Replies to a system call that maps more. The total may be as large as the memory limit.
-    pub fn reply(&mut self, call: Asked, watch: &Watch) -> Reply {
+    pub fn reply(&mut self, call: Notification, watch: &Watch) -> Reply {
         let (size, most) = (call.arguments[1], watch.limits.memory());
         if !self.fits(size, most)
             && is_alone(call.thread, watch)

@@ -23,7 +23,7 @@ const SETTLED: Duration = Duration::from_secs(60);
 
 /// The number of empty cgroups that a supervisor may keep for later workers, in each hierarchy: more than any
 /// supervisor with one run at a time keeps, and fewer than so many faults would leave.
-const MOST_SPARE: usize = 4;
+const MAX_SPARE: usize = 4;
 
 pub struct Bench {
     pub tracer: Tracer,
@@ -201,7 +201,7 @@ impl Bench {
         }
         // A few empty cgroups are kept for the next worker.
         let cgroups = self.worker_cgroups();
-        if cgroups.len() > MOST_SPARE * self.cgroups().len() {
+        if cgroups.len() > MAX_SPARE * self.cgroups().len() {
             return Some(format!("the cgroups {cgroups:?}"));
         }
         let files = beneath(self.temporary.path());

@@ -61,9 +61,9 @@ fn broken_pipes() {
 }
 
 fn files_over_the_limit() {
-    const MOST: u64 = 32 << 20;
+    const MAX: u64 = 32 << 20;
     let (_, hard) = getrlimit(Resource::RLIMIT_FSIZE).expect("there is a limit");
-    setrlimit(Resource::RLIMIT_FSIZE, MOST, hard).expect("lowering a limit is permitted");
+    setrlimit(Resource::RLIMIT_FSIZE, MAX, hard).expect("lowering a limit is permitted");
     let world = World::probe().expect("the host can be probed");
     let sandbox = Arc::new(world.build(standard().set("session.pause_after=50ms")));
     let mut session = sandbox.session().expect("the session opens");

@@ -9,7 +9,7 @@ use std::process::{Command, exit};
 use std::time::Instant;
 
 use sandfork::internals::plan::seccomp::{Filters, Surroundings, compile};
-use sandfork_jail::filter::unheard;
+use sandfork_jail::filter::without_listener;
 use sandfork_jail::program::BpfProgram;
 
 /// The first argument of the helper.
@@ -114,7 +114,7 @@ pub fn main(mut arguments: impl Iterator<Item = String>) -> ! {
         // No supervisor handles the notifications.
         _ => zygote
             .into_iter()
-            .chain(worker.iter().map(unheard))
+            .chain(worker.iter().map(without_listener))
             .collect(),
     };
     no_new_privileges();

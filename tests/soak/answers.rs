@@ -97,7 +97,7 @@ pub struct Answers {
 }
 
 /// The maximum number of reported wrong replies.
-const MOST_WRONG: usize = 20;
+const MAX_WRONG: usize = 20;
 
 impl Answers {
     /// Counts a status.
@@ -126,7 +126,7 @@ impl Answers {
     pub fn keep(&self, judged: Judged) {
         let Err(wrong) = judged else { return };
         let mut all = self.wrong.lock().unwrap_or_else(PoisonError::into_inner);
-        if all.len() < MOST_WRONG {
+        if all.len() < MAX_WRONG {
             all.push(wrong);
         }
     }

@@ -6,8 +6,8 @@ use super::program::BpfProgram;
 /// The opcode of an instruction that returns a constant: `BPF_RET | BPF_K` of linux/bpf_common.h.
 pub const RETURN: u16 = 0x06;
 
-/// The verdict that notifies the supervisor about a call, which is allowed if no supervisor can listen ([`unheard`]):
-/// `SECCOMP_RET_USER_NOTIF` with data bits that the kernel ignores.
+/// The verdict that notifies the supervisor about a call, which is allowed if no supervisor can listen
+/// ([`without_listener`]): `SECCOMP_RET_USER_NOTIF` with data bits that the kernel ignores.
 pub const ASK_OR_ALLOW: u32 = 0x7fc0_0001;
 
 /// The verdict that notifies the supervisor about a call that is refused with `EPERM` in any case, so that the
@@ -20,7 +20,7 @@ pub const ASK_OR_ALLOW: u32 = 0x7fc0_0001;
 pub const ASK_OR_REFUSE: u32 = 0x7fc0_0002;
 
 /// Returns a filter with its notifying verdicts replaced, for a worker that no supervisor can listen to.
-pub fn unheard(filter: &BpfProgram) -> BpfProgram {
+pub fn without_listener(filter: &BpfProgram) -> BpfProgram {
     // linux/seccomp.h, linux/errno.h
     const ALLOW: u32 = 0x7fff_0000;
     const EPERM: u32 = 0x0005_0001;

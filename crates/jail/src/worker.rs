@@ -10,7 +10,7 @@ use nix::unistd::{chdir, setsid};
 
 use super::control::CpuBudgetScope;
 use super::failure::{Failure, InStep, Step, encode_report};
-use super::filter::unheard;
+use super::filter::without_listener;
 use super::program::{BpfProgram, Network, ProcessMemory, WorkerJail, ZygoteJail};
 use super::timing::{Part, Stopwatch, Timing};
 use super::zygote::Zygote;
@@ -228,7 +228,7 @@ fn load(filters: &[BpfProgram]) -> Result<Option<OwnedFd>, Errno> {
             // A container manager already listens to one of its own filters, and the kernel allows one listener per
             // process. Without a listener the kernel answers `SECCOMP_RET_USER_NOTIF` with `ENOSYS`, so these
             // verdicts are replaced.
-            Err(Errno::EBUSY) => sys::seccomp::load(&unheard(filter))?,
+            Err(Errno::EBUSY) => sys::seccomp::load(&without_listener(filter))?,
             Err(errno) => return Err(errno),
         }
     }

@@ -9,7 +9,7 @@ from posixpath import dirname, join, normpath
 from .cell import CLAIMS, SOURCES, clean, line_entry
 
 # The supervisor reads no more than this number.
-MOST = 64
+MAX = 64
 MAX_CAUSES = 16
 # Maximum bytes of a path (PATH_MAX).
 MAX_PATH = 4096
@@ -32,7 +32,7 @@ def claim(operation, target, place, number=None, changes=None):
     key = operation, target, filename, line
     known = CLAIMS.get(key)
     if known is None:
-        if len(CLAIMS) >= MOST:
+        if len(CLAIMS) >= MAX:
             operation, target, key = "more", None, None
             known = CLAIMS.get(key)
         if known is None:

@@ -13,7 +13,7 @@ from os import _exit
 # The socket over which the supervisor passes the link.
 CONTROL = 3
 CHUNK = 1 << 14
-MOST_LEFT = 1 << 17
+MAX_LEFT = 1 << 17
 ONE, FEW = _socket.CMSG_SPACE(4), _socket.CMSG_SPACE(4 * 4)
 ONLY_NOW = _socket.MSG_DONTWAIT | _socket.MSG_CMSG_CLOEXEC
 
@@ -332,7 +332,7 @@ class Terminal:
     def is_drained(self):
         # Bounded: a terminal buffers less than this. Other processes may keep writing, but that is not the
         # program's output.
-        for _ in range(MOST_LEFT // CHUNK):
+        for _ in range(MAX_LEFT // CHUNK):
             if not self.is_open or self.to_show or not self.show():
                 break
             self.to_show = self.write(self.shown, self.to_show)

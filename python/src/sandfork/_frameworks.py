@@ -38,7 +38,7 @@ NOT_FOUND = 127
 """The exit status of a shell whose command was not found."""
 LONGEST = 24 * 3600.0
 """Seconds that represent no time limit: a session ends after this time in any case."""
-MOST_PROGRAMS = 24
+MAX_PROGRAMS = 24
 """The maximum number of concurrent programs; others wait. A session has 32, of which some access files."""
 
 # The programs below exit with this number plus an errno, because a shell uses small numbers itself.

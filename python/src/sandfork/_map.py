@@ -14,7 +14,7 @@ from ._tasks import TaskLike, TaskResult, checked_tasks
 from ._tools import check_seconds
 
 # The maximum number of live workers of a zygote.
-MOST_JOBS = 4096
+MAX_JOBS = 4096
 # The longest `limits.wall` that a policy allows, in seconds.
 _LONGEST_TASK = 30 * 24 * 3600
 
@@ -130,8 +130,8 @@ def batch_of(
 ) -> Batch:
     """Creates a batch from the arguments of `map`. `source` provides the tasks if they are not a plain
     iterable."""
-    if jobs is not None and (type(jobs) is not int or not 1 <= jobs <= MOST_JOBS):
-        raise RequestError(f"jobs is {jobs!r}: give a number from 1 to {MOST_JOBS}, or None")
+    if jobs is not None and (type(jobs) is not int or not 1 <= jobs <= MAX_JOBS):
+        raise RequestError(f"jobs is {jobs!r}: give a number from 1 to {MAX_JOBS}, or None")
     # The caller's input takes precedence over the policy's `stdio.stdin`.
     overrides = [*sets, "stdio.stdin=pass"]
     wall = check_seconds(timeout, "timeout")

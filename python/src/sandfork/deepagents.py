@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, TypeVar
 from . import _threads
 from ._commands import Command, Commands
 from ._exceptions import FileError, RequestError, SandforkError, SessionClosed, SessionForked
-from ._frameworks import LONGEST, MOST_PROGRAMS, NOT_FOUND, ROOMY, needed, read_anywhere, write_anywhere
+from ._frameworks import LONGEST, MAX_PROGRAMS, NOT_FOUND, ROOMY, needed, read_anywhere, write_anywhere
 from ._sandbox import Sandbox
 from ._tools import check_seconds
 
@@ -109,7 +109,7 @@ class SandforkBackend(BaseSandbox):
         self._output, self._max_file_bytes = output, max_file_bytes
         # deepagents calls from several threads, but a session serves one file request at a time.
         self._turn = threading.Lock()
-        self._room = threading.Semaphore(MOST_PROGRAMS)
+        self._room = threading.Semaphore(MAX_PROGRAMS)
         self.sandbox = Sandbox(policy, packages=packages, environment=environment)
         """The session."""
 

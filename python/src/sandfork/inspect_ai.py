@@ -20,7 +20,7 @@ from ._async import AsyncSandbox
 from ._exceptions import FileError, PolicyError, RequestError, SandforkError, ValueTooLarge
 from ._frameworks import (
     LONGEST,
-    MOST_PROGRAMS,
+    MAX_PROGRAMS,
     NOT_FOUND,
     ROOMY,
     builtin_error,
@@ -79,7 +79,7 @@ class SandforkSandboxEnvironment(util.SandboxEnvironment):
         self._own_names: list[str] = []
         # The files that were written to /tmp, where no file can be executed.
         self._written: set[str] = set()
-        self._room = asyncio.Semaphore(MOST_PROGRAMS)
+        self._room = asyncio.Semaphore(MAX_PROGRAMS)
         # A session serves one file request at a time.
         self._turn = asyncio.Lock()
 

@@ -23,7 +23,7 @@ from weakref import WeakValueDictionary
 
 from ._async import AsyncSandbox
 from ._exceptions import FileNotFound, RequestError, SandforkError
-from ._frameworks import LONGEST, MOST_PROGRAMS, NOT_FOUND, ROOMY, needed, read_anywhere, write_anywhere
+from ._frameworks import LONGEST, MAX_PROGRAMS, NOT_FOUND, ROOMY, needed, read_anywhere, write_anywhere
 
 with needed(__name__, "openai-agents", "the OpenAI Agents SDK", "agents"):
     from agents.sandbox import Manifest, errors
@@ -68,7 +68,7 @@ class SandforkSandboxSession(sdk.BaseSandboxSession):
         options = state.options
         policy = ROOMY if options.policy is None else options.policy
         self.sandbox = AsyncSandbox(policy, packages=options.packages, environment=options.environment)
-        self._room = asyncio.Semaphore(MOST_PROGRAMS)
+        self._room = asyncio.Semaphore(MAX_PROGRAMS)
         # A session serves one file request at a time.
         self._turn = asyncio.Lock()
         self._mounts: set[Path] = set()

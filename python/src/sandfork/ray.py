@@ -28,7 +28,7 @@ from ray.exceptions import ObjectLostError, RayActorError, RayTaskError, WorkerC
 from ._async import async_map
 from ._environment import Environment
 from ._exceptions import RequestError, SupervisorDied
-from ._map import MOST_JOBS
+from ._map import MAX_JOBS
 from ._options import PolicyLike
 from ._tasks import Task, TaskLike, TaskResult, checked_tasks, prepared
 
@@ -69,8 +69,8 @@ def map(
     Uses the running Ray cluster, or that of `RAY_ADDRESS`, or a new one on this machine.
     """
     for name, number in ("actors", actors), ("jobs", jobs):
-        if number is not None and (type(number) is not int or not 1 <= number <= MOST_JOBS):
-            raise RequestError(f"{name} is {number!r}: give a number from 1 to {MOST_JOBS}, or None")
+        if number is not None and (type(number) is not int or not 1 <= number <= MAX_JOBS):
+            raise RequestError(f"{name} is {number!r}: give a number from 1 to {MAX_JOBS}, or None")
     options = {"policy": policy, "packages": packages, "environment": environment, "timeout": timeout}
     return _Batch(enumerate(checked_tasks(tasks)), actors, jobs, options, ordered).results()
 

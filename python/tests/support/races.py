@@ -35,7 +35,7 @@ def interrupt_behind_cells(monkeypatch: pytest.MonkeyPatch, interrupt: Callable[
 Place = tuple[CodeType, int]
 """A bytecode."""
 
-MOST_TIMES = 2
+MAX_TIMES = 2
 """The number of attempts at one place, for example for a frame's head and for its content."""
 
 
@@ -60,7 +60,7 @@ class AlarmClock:
         passed: Counter[Place] = Counter()
         self._watch(act, lambda place: passed.update((place,)))
         for place, times in passed.items():
-            for time in range(1, min(times, MOST_TIMES) + 1):
+            for time in range(1, min(times, MAX_TIMES) + 1):
                 yield place, time
 
     def ring(

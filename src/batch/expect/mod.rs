@@ -154,7 +154,7 @@ fn shared(one: &str, other: &str) -> usize {
 }
 
 /// The maximum number of characters that a message quotes.
-const MOST_SHOWN: usize = 60;
+const MAX_SHOWN: usize = 60;
 
 /// Quotes the part of a text around a character.
 fn quote(text: &str, around: usize) -> String {
@@ -164,9 +164,9 @@ fn quote(text: &str, around: usize) -> String {
 
 /// Returns the part of a text around a character, with dots where it was cut.
 fn excerpt(text: &str, around: usize) -> (&'static str, String, &'static str) {
-    let start = around.saturating_sub(MOST_SHOWN / 3);
+    let start = around.saturating_sub(MAX_SHOWN / 3);
     let mut rest = text.chars().skip(start);
-    let part: String = rest.by_ref().take(MOST_SHOWN).collect();
+    let part: String = rest.by_ref().take(MAX_SHOWN).collect();
     let before = if start > 0 { "..." } else { "" };
     let after = if rest.next().is_some() { "..." } else { "" };
     (before, part, after)
@@ -214,7 +214,7 @@ impl Values {
         let (expected, found) = (expected.to_string(), text_of(found));
         // Long numbers may start with the same digits.
         let start = match expected.len().max(found.len()) {
-            0..=MOST_SHOWN => 0,
+            0..=MAX_SHOWN => 0,
             _ => shared(&expected, &found),
         };
         let part = |text: &str| {

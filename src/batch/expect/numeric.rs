@@ -24,7 +24,7 @@ const LONGEST_WORD: usize = 400;
 const EXACT_IN_FLOAT: u64 = 53;
 
 /// Integers of up to this many bits are within the range of a float, but may be rounded.
-const MOST_IN_FLOAT: u64 = 1000;
+const MAX_IN_FLOAT: u64 = 1000;
 
 /// Integers of up to this many decimal digits are always cheap enough to convert.
 const FEW_DIGITS: u64 = 640;
@@ -117,7 +117,7 @@ fn integers_are_near(expected: &BigInt, found: &BigInt, tolerance: f64) -> bool 
     let unit = expected
         .bits()
         .max(found.bits())
-        .saturating_sub(MOST_IN_FLOAT);
+        .saturating_sub(MAX_IN_FLOAT);
     let float = |number: &BigInt| (number.clone() >> unit).to_f64().unwrap_or(f64::INFINITY);
     let least = if unit == 0 { 1.0 } else { 0.0 };
     let difference = float(&(expected - found)).abs();

@@ -33,7 +33,7 @@ pub use self::accept::Accept;
 use self::ask::{Answer, ask};
 
 /// The maximum number of runs before the final run. Each run is allowed more than the previous one.
-const MOST_RUNS: usize = 64;
+const MAX_RUNS: usize = 64;
 
 /// The key of writable paths.
 const WRITE: &str = "filesystem.write";
@@ -131,7 +131,7 @@ struct Learner<'a> {
 impl Learner<'_> {
     /// Runs the script until it passes, or nothing more is accepted. Returns the last outcome.
     fn learn(&mut self) -> Result<Outcome, Failure> {
-        for number in 1..=MOST_RUNS {
+        for number in 1..=MAX_RUNS {
             let outcome = self.run(&self.policy(&self.learnt)?)?;
             say(&format!("run {number} ended with `{}`", outcome.status()));
             if outcome.is_ok() || !self.accept_some(&outcome)? {

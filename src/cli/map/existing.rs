@@ -17,7 +17,7 @@ use nix::unistd::{UnlinkatFlags, geteuid, unlinkat};
 use crate::environments::directory_of;
 
 /// The maximum number of links that the kernel follows (path_resolution(7)).
-const MOST_LINKS: usize = 40;
+const MAX_LINKS: usize = 40;
 
 const DIRECTORY: OFlag = OFlag::O_PATH
     .union(OFlag::O_DIRECTORY)
@@ -45,7 +45,7 @@ impl Existing {
     pub fn find(path: &Path) -> io::Result<Self> {
         let mut directory = open(".", DIRECTORY, Mode::empty())?;
         let mut path = path.to_owned();
-        for _ in 0..MOST_LINKS {
+        for _ in 0..MAX_LINKS {
             let name = path.file_name().ok_or(Errno::EISDIR)?.to_owned();
             directory = openat(&directory, directory_of(&path), DIRECTORY, Mode::empty())?;
             let flags = if fstatfs(&directory)?.filesystem_type() == PROC_SUPER_MAGIC {

@@ -13,7 +13,7 @@ const COMPLETION_WALL: Duration = Duration::from_millis(500);
 const STATEMENT_WALL: Duration = Duration::from_secs(2);
 
 /// The maximum number of completions that are shown.
-const MOST: usize = 500;
+const MAX: usize = 500;
 
 /// The maximum length of a name and of an indentation, in characters.
 const LONGEST: usize = 100;
@@ -88,7 +88,7 @@ pub fn names(session: &mut Session, object: Option<&str>, begun: &str) -> Vec<St
                 .to_owned()
         }
     };
-    let question = format!("sorted({{n for n in {of} if n.startswith('{begun}')}})[:{MOST}]");
+    let question = format!("sorted({{n for n in {of} if n.startswith('{begun}')}})[:{MAX}]");
     let Ok(report) = ask(session, &question, Some(COMPLETION_WALL)) else {
         return Vec::new();
     };
@@ -97,7 +97,7 @@ pub fn names(session: &mut Session, object: Option<&str>, begun: &str) -> Vec<St
         .value()
         .and_then(Value::as_list)
         .unwrap_or_default();
-    let names = found.iter().filter_map(Value::as_str).take(MOST);
+    let names = found.iter().filter_map(Value::as_str).take(MAX);
     let is_meant = |name: &&str| {
         let is_private = name.starts_with('_') && !begun.starts_with('_');
         is_name(name) && name.len() <= LONGEST && name.starts_with(begun) && !is_private

@@ -35,7 +35,7 @@ pub const DESCRIPTION: &str = "environment.json";
 const ALL: &str = "all";
 
 /// The maximum size of a description in MiB, enough for a lock of thousands of packages.
-const MOST_MIB: u64 = 4;
+const MAX_MIB: u64 = 4;
 
 /// The directory of this user's environments. It may not exist.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -396,5 +396,5 @@ fn read(path: &Path) -> io::Result<String> {
         .read(true)
         .custom_flags((OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK).bits())
         .open(path)?;
-    whole_text(file, MOST_MIB)
+    whole_text(file, MAX_MIB)
 }

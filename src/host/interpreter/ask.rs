@@ -33,10 +33,10 @@ const MAX_ANSWER: usize = 64 * 1024;
 const NULL: &str = "/dev/null";
 
 /// How much of a script the kernel reads to find the program in its first line (execve(2)), in bytes.
-const MOST_FIRST_LINE: u64 = 256;
+const MAX_FIRST_LINE: u64 = 256;
 
 /// The maximum number of characters of the program's last output that an error quotes.
-const MOST_QUOTED: usize = 300;
+const MAX_QUOTED: usize = 300;
 
 /// Runs the program at `path`, with only the variables of `environment`.
 pub fn probe(path: &Path, environment: &CallerEnvironment) -> Result<Interpreter, Error> {
@@ -78,7 +78,7 @@ impl Answer {
 }
 
 fn shortened(last_line: &str) -> String {
-    match last_line.char_indices().nth(MOST_QUOTED) {
+    match last_line.char_indices().nth(MAX_QUOTED) {
         Some((end, _)) => format!("{}...", &last_line[..end]),
         None => last_line.to_owned(),
     }
@@ -149,7 +149,7 @@ fn remedy_for(path: &Path, error: &io::Error) -> String {
 fn shebang_program(path: &Path) -> Option<String> {
     let mut start = Vec::new();
     let file = File::open(path).ok()?;
-    file.take(MOST_FIRST_LINE).read_to_end(&mut start).ok()?;
+    file.take(MAX_FIRST_LINE).read_to_end(&mut start).ok()?;
     let line = start
         .strip_prefix(b"#!")?
         .split(|byte| *byte == b'\n')

@@ -13,7 +13,7 @@ use crate::policy::normalize;
 pub const FACTS_SCRIPT: &str = include_str!("facts.py");
 
 /// The maximum number of links that the kernel follows (path_resolution(7)).
-const MOST_LINKS: usize = 40;
+const MAX_LINKS: usize = 40;
 
 impl Interpreter {
     /// Parses the output of `_sandfork_facts()`, and rejects an unsuitable interpreter.
@@ -97,7 +97,7 @@ fn check(
 /// `os.path.normpath` does.
 pub(super) fn follow(path: &Path) -> (Vec<Link>, PathBuf) {
     let (mut links, mut path) = (Vec::new(), path.to_owned());
-    while links.len() < MOST_LINKS
+    while links.len() < MAX_LINKS
         && let Ok(points_at) = fs::read_link(&path)
     {
         let beside = path.parent().unwrap_or(&path);

@@ -7,7 +7,7 @@ use super::access::LONGEST_JSON;
 use super::{Image, ImageMode, Ndarray, Packed, TableColumn, TableIndex, TypedValue, Uuid, Value};
 
 /// The maximum number of dimensions of an array: numpy's limit before version 2.
-const MOST_DIMENSIONS: usize = 32;
+const MAX_DIMENSIONS: usize = 32;
 
 /// The reason why the values of a message were rejected.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
@@ -239,7 +239,7 @@ impl Ndarray {
     ///
     /// If no array can have this shape.
     pub(super) fn bytes(&self) -> Result<u64, ValueError> {
-        if self.shape.len() > MOST_DIMENSIONS {
+        if self.shape.len() > MAX_DIMENSIONS {
             return Err(malformed("ndarray", "has more than 32 dimensions"));
         }
         // The size of the array without its empty dimensions must not overflow either: numpy has the

@@ -42,7 +42,7 @@ pub use bounded::{JsonError, JsonLimits};
 pub use buffers::{Buffers, HeldBuffers};
 pub use check::{BufferCheck, ValueError};
 pub use dtype::Dtype;
-pub(crate) use nesting::MOST_LEVELS;
+pub(crate) use nesting::MAX_LEVELS;
 pub use number::BigInt;
 pub(crate) use number::as_python_prints;
 pub use plain::plain;

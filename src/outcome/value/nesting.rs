@@ -4,10 +4,10 @@
 use super::{TypedValue, Value};
 
 /// The maximum nesting depth of a value. A guest rejects a deeper value.
-pub(crate) const MOST_LEVELS: usize = 96;
+pub(crate) const MAX_LEVELS: usize = 96;
 
 impl Value {
-    /// Returns the value if it has at most [`MOST_LEVELS`].
+    /// Returns the value if it has at most [`MAX_LEVELS`].
     ///
     /// # Errors
     /// If the value is deeper. This function has then dropped it, because an ordinary drop would recurse.
@@ -21,7 +21,7 @@ impl Value {
 
     fn is_deep(&self) -> bool {
         let mut level = vec![self];
-        for _ in 0..MOST_LEVELS {
+        for _ in 0..MAX_LEVELS {
             let inner = level.into_iter().flat_map(parts);
             level = inner
                 .filter(|part| matches!(part, Self::List(_) | Self::Typed(_)))
@@ -34,7 +34,7 @@ impl Value {
     }
 }
 
-/// The error for a value with more than [`MOST_LEVELS`].
+/// The error for a value with more than [`MAX_LEVELS`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct TooDeep;
 
@@ -82,7 +82,7 @@ mod tests {
             |inner| Value::dict([("key", inner)]),
         ];
         for around in containers {
-            let most = nested(MOST_LEVELS, around);
+            let most = nested(MAX_LEVELS, around);
             assert_eq!(most.clone().of_few_levels(), Ok(most.clone()));
             assert_eq!(around(most).of_few_levels(), Err(TooDeep));
             // A recursive drop would overflow the 2 MiB stack of a test thread.

@@ -21,7 +21,7 @@ struct Fields {
 
 /// The maximum number of hexadecimal digits, for a million bits. Python needs quadratic time to print such a
 /// number, or to compare it with a decimal.
-const MOST_DIGITS: usize = 256 << 10;
+const MAX_DIGITS: usize = 256 << 10;
 
 impl BigInt {
     /// Parses `-1f` and similar.
@@ -37,7 +37,7 @@ impl BigInt {
         if digits.is_empty() || !digits.bytes().all(is_digit) {
             return Err("an `int` whose `hex` is not a hexadecimal number");
         }
-        if digits.len() > MOST_DIGITS {
+        if digits.len() > MAX_DIGITS {
             return Err("an `int` of more than a million bits");
         }
         Ok(Self { hex })
@@ -79,12 +79,12 @@ impl fmt::Display for BigInt {
 }
 
 /// The bits of a number of 4,300 decimal digits, the longest that Python prints in decimal.
-const MOST_IN_DECIMAL: u64 = 14_285;
+const MAX_IN_DECIMAL: u64 = 14_285;
 
 /// Formats a number in decimal. A number that Python refuses to print, because the conversion takes quadratic time, is
 /// formatted like Python's `hex()`.
 pub(crate) fn as_python_prints(number: &num_bigint::BigInt) -> String {
-    if number.bits() > MOST_IN_DECIMAL {
+    if number.bits() > MAX_IN_DECIMAL {
         return format!("{number:#x}");
     }
     number.to_string()

@@ -5,19 +5,19 @@ use std::fmt::{self, Write};
 use super::{Dict, PackedFormat, Record, TableColumn, TableIndex, TypedValue, Value};
 
 /// The approximate maximum length of the output, characters.
-const MOST_CHARACTERS: usize = 2000;
+const MAX_CHARACTERS: usize = 2000;
 /// The maximum number of elements of one container.
-const MOST_ITEMS: usize = 50;
+const MAX_ITEMS: usize = 50;
 /// The maximum nesting depth of containers.
-const MOST_LEVELS: usize = 8;
+const MAX_LEVELS: usize = 8;
 /// The maximum number of characters of one string.
-const MOST_OF_TEXT: usize = 500;
+const MAX_OF_TEXT: usize = 500;
 
 impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut printer = Printer {
             out: f,
-            left: MOST_CHARACTERS,
+            left: MAX_CHARACTERS,
         };
         printer.value(self, 0)
     }
@@ -178,7 +178,7 @@ impl Printer<'_, '_> {
         mut write: impl FnMut(&mut Self, T) -> fmt::Result,
     ) -> fmt::Result {
         self.write_str(open)?;
-        let last = if level < MOST_LEVELS { MOST_ITEMS } else { 0 };
+        let last = if level < MAX_LEVELS { MAX_ITEMS } else { 0 };
         for (number, item) in items.enumerate() {
             if number > 0 {
                 self.write_str(", ")?;
@@ -207,7 +207,7 @@ impl Printer<'_, '_> {
         };
         self.write_char(quote)?;
         for (number, character) in text.chars().enumerate() {
-            if number == MOST_OF_TEXT {
+            if number == MAX_OF_TEXT {
                 self.write_str("...")?;
                 break;
             }
@@ -227,7 +227,7 @@ impl Printer<'_, '_> {
     /// Writes a sender's text without quotes, and escapes characters that would affect a terminal.
     fn plain(&mut self, text: &str) -> fmt::Result {
         for (number, character) in text.chars().enumerate() {
-            if number == MOST_OF_TEXT {
+            if number == MAX_OF_TEXT {
                 return self.write_str("...");
             }
             match character {

@@ -12,7 +12,7 @@ use sandfork_jail::filter::{ASK_OR_ALLOW, ASK_OR_REFUSE, RETURN};
 use sandfork_jail::program::{BpfInstruction, BpfProgram};
 
 use super::Arch;
-use super::rule::{Answered, Check, Errno, Refusals, Unheard, Verdict};
+use super::rule::{Answered, Check, Errno, Refusals, Verdict, WithoutListener};
 
 // linux/bpf_common.h
 const LOAD_WORD: u16 = 0x20; // BPF_LD | BPF_W | BPF_ABS
@@ -207,15 +207,15 @@ impl Assembler {
                 self.ignore_if(ignored, rest)
             }
             Verdict::AskIf {
-                unheard,
+                without_listener,
                 asked,
                 checks,
                 otherwise,
             } => {
                 let unasked = self.allow_if(checks, refused(*otherwise));
-                let ask = self.answer(match unheard {
-                    Unheard::NoSys => RET_ASK,
-                    Unheard::Allow => ASK_OR_ALLOW,
+                let ask = self.answer(match without_listener {
+                    WithoutListener::NoSys => RET_ASK,
+                    WithoutListener::Allow => ASK_OR_ALLOW,
                 });
                 self.check(asked, ask, unasked)
             }

@@ -69,7 +69,7 @@ pub enum Check {
 /// The answer to a call that needs the supervisor's decision, in a worker to which no supervisor can listen. The kernel
 /// allows only one listener among all filters of a process, which an outer filter may have.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Unheard {
+pub enum WithoutListener {
     /// `ENOSYS`: allowing the call would be at the expense of others.
     NoSys,
     /// Allow the call: the kernel then describes the host instead of the sandbox.
@@ -93,7 +93,7 @@ pub enum Verdict {
     /// Like `AllowIf`, but the worker's supervisor decides on calls for which `asked` holds.
     AskIf {
         /// The answer if no supervisor listens.
-        unheard: Unheard,
+        without_listener: WithoutListener,
         /// The condition under which the supervisor decides.
         asked: Check,
         /// The conditions.
@@ -209,7 +209,7 @@ pub(super) const fn ask_if(
     Rule {
         syscalls,
         verdict: Verdict::AskIf {
-            unheard: Unheard::NoSys,
+            without_listener: WithoutListener::NoSys,
             asked,
             checks,
             otherwise,
@@ -223,7 +223,7 @@ pub(super) const fn describe(reason: &'static str, syscalls: &'static str) -> Ru
     Rule {
         syscalls,
         verdict: Verdict::AskIf {
-            unheard: Unheard::Allow,
+            without_listener: WithoutListener::Allow,
             asked: ALWAYS,
             checks: &[],
             otherwise: Errno::Perm,

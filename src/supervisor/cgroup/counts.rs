@@ -48,7 +48,7 @@ const LIGHT_CPU_US: u64 = 25_000;
 
 /// The maximum memory that may stay charged to a spare cgroup, in bytes. It covers what the kernel charges ahead per
 /// CPU (64 pages), but no files that a worker read into the page cache.
-pub const MOST_CHARGED: u64 = 1 << 20;
+pub const MAX_CHARGED: u64 = 1 << 20;
 
 #[cfg(test)]
 mod tests {

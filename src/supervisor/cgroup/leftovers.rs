@@ -14,7 +14,7 @@ use crate::plan::CgroupPlan;
 use crate::supervisor::proc_dir;
 
 /// The kernel memory that a removed cgroup may pass on, in bytes: about 5,000 names.
-const MOST_KERNEL_MEMORY: u64 = 1 << 20;
+const MAX_KERNEL_MEMORY: u64 = 1 << 20;
 
 /// Removes an empty cgroup. If much kernel memory is charged to it, a thread reclaims that first, because reclaiming
 /// takes 0.2 s for 300,000 names and must not delay the caller.
@@ -40,14 +40,14 @@ fn mostly_kernel_memory(made: &Made, plan: &CgroupPlan) -> Option<(PathBuf, u64)
     let charged = proc_dir::read(&dir.join(files::memory_charged(plan.version))).ok()?;
     let charged = charged.trim().parse().ok()?;
     // Read only if needed: on version 2 the kernel sums it up over all CPUs.
-    let is_worth_it = charged > MOST_KERNEL_MEMORY
+    let is_worth_it = charged > MAX_KERNEL_MEMORY
         && is_mostly_kernel_memory(charged, files::kernel_memory(plan.version, dir)?);
     is_worth_it.then(|| (dir.clone(), charged))
 }
 
 /// Whether reclaiming pays off. It also drops file pages, which the next run would have to read from disk again.
 fn is_mostly_kernel_memory(charged: u64, kernel: u64) -> bool {
-    kernel > MOST_KERNEL_MEMORY && kernel > charged / 2
+    kernel > MAX_KERNEL_MEMORY && kernel > charged / 2
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::counts::MOST_CHARGED;
+use super::counts::MAX_CHARGED;
 use super::open_files::OpenFiles;
 use super::{CgroupRoot, Counts, files, leftovers, refused, remove_tree};
 use crate::host::Controller;
@@ -199,7 +199,7 @@ impl WorkerCgroup {
             if hierarchy.controllers.contains(&Controller::Memory) {
                 let [peak, _] = files::memory_counters(self.root.plan.version);
                 let charged = files::memory_charged(self.root.plan.version);
-                if read(charged)? > MOST_CHARGED {
+                if read(charged)? > MAX_CHARGED {
                     return None;
                 }
                 let reset = self.made.open.reset(dir, peak);

@@ -15,7 +15,7 @@ use crate::supervisor::refused_calls::{RefusedCall, RefusedCalls};
 use sandfork_egress::refusal::Refusal;
 
 /// The maximum number of denials in an outcome, and of claims that are considered.
-const MOST: usize = 64;
+const MAX: usize = 64;
 
 /// The maximum length of a target or file name in bytes: `PATH_MAX`.
 const LONGEST: usize = 4096;
@@ -51,7 +51,7 @@ pub struct Refused<'a> {
 /// Denials, with the most likely cause of the run's end first.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Denials {
-    /// At most [`MOST`] distinct denials.
+    /// At most [`MAX`] distinct denials.
     pub listed: Vec<Denial>,
     /// The number of refusals that are not listed.
     pub omitted: u64,
@@ -91,7 +91,7 @@ impl Refused<'_> {
     pub fn explained(&self) -> Denials {
         let mut all = Denials::default();
         for (position, claim) in self.claims.iter().enumerate() {
-            if position >= MOST || claim.operation == "more" {
+            if position >= MAX || claim.operation == "more" {
                 all.omitted = all.omitted.saturating_add(claim.count);
                 continue;
             }
@@ -367,7 +367,7 @@ impl Denials {
         };
         if let Some(same) = self.listed.iter_mut().find(same) {
             same.count = same.count.saturating_add(denial.count);
-        } else if self.listed.len() < MOST {
+        } else if self.listed.len() < MAX {
             self.listed.push(denial);
         } else {
             self.omitted = self.omitted.saturating_add(denial.count);

@@ -17,10 +17,10 @@ const NAMES: &str = "/etc/hosts";
 const DOMAIN: u16 = 53;
 
 /// The number of resolvers that the C library uses (`MAXNS`).
-const MOST_RESOLVERS: usize = 3;
+const MAX_RESOLVERS: usize = 3;
 
 /// The maximum number of names from the static table.
-const MOST_NAMES: usize = 256;
+const MAX_NAMES: usize = 256;
 
 /// The identity of a file's version: device, inode, size and time of the last status change.
 type Version = (u64, u64, u64, i64, i64);
@@ -79,7 +79,7 @@ fn resolvers(text: &str) -> Vec<SocketAddr> {
     });
     let found: Vec<SocketAddr> = addresses
         .map(|address| SocketAddr::new(address, DOMAIN))
-        .take(MOST_RESOLVERS)
+        .take(MAX_RESOLVERS)
         .collect();
     if found.is_empty() {
         vec![SocketAddr::from(([127, 0, 0, 1], DOMAIN))]
@@ -102,7 +102,7 @@ fn names(text: &str) -> Vec<(String, IpAddr)> {
         });
         names.collect()
     };
-    lines.flat_map(of_line).take(MOST_NAMES).collect()
+    lines.flat_map(of_line).take(MAX_NAMES).collect()
 }
 
 #[cfg(test)]

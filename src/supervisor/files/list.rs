@@ -13,7 +13,7 @@ use super::{Act, FileError, GuestPath, WorkDir};
 use crate::protocol::caller::FileEntry;
 
 /// The maximum number of entries that are listed, because the list takes memory of the host.
-const MOST_ENTRIES: usize = 50_000;
+const MAX_ENTRIES: usize = 50_000;
 
 /// The kind of an entry.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -90,12 +90,12 @@ impl WorkDir<'_> {
         let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NONBLOCK;
         let directory = open_beneath(self.directory, &path.to_c(), flags).map_err(failed)?;
         let mut listing = Dir::from_fd(directory).map_err(failed)?;
-        let mut names = names(&mut listing, MOST_ENTRIES + 1).map_err(failed)?;
-        if names.len() > MOST_ENTRIES {
+        let mut names = names(&mut listing, MAX_ENTRIES + 1).map_err(failed)?;
+        if names.len() > MAX_ENTRIES {
             return Err(FileError::TooMany {
                 path: path.to_string(),
                 act: Act::List,
-                limit: MOST_ENTRIES,
+                limit: MAX_ENTRIES,
             });
         }
         names.sort_unstable();

@@ -25,7 +25,7 @@ pub enum Removal {
 
 /// The maximum number of entries that one request removes or revisits: a guest could create entries as fast as they are
 /// removed.
-const MOST_ENTRIES: usize = 100_000;
+const MAX_ENTRIES: usize = 100_000;
 
 /// The maximum number of names of a directory held in memory at once.
 const BATCH: usize = 1024;
@@ -68,7 +68,7 @@ impl WorkDir<'_> {
             work: *self,
             path: path.to_string().into_bytes(),
             above: Vec::new(),
-            left: MOST_ENTRIES,
+            left: MAX_ENTRIES,
         };
         match tree.remove() {
             Ok(()) => Ok(()),
@@ -76,7 +76,7 @@ impl WorkDir<'_> {
             Err(Stopped::TooMany) => Err(FileError::TooMany {
                 path: path.to_string(),
                 act: Act::Remove,
-                limit: MOST_ENTRIES,
+                limit: MAX_ENTRIES,
             }),
         }
     }

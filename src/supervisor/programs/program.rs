@@ -10,7 +10,7 @@ use crate::supervisor::clock::time_of;
 
 /// The maximum length of a program's arguments and variables together, in bytes. The kernel allows 2 MiB in all, and
 /// 128 KiB per string.
-pub const MOST_BYTES: usize = 3 << 19;
+pub const MAX_BYTES: usize = 3 << 19;
 
 /// The size limits of an order to the starter. Larger than any program that [`Program::check`] accepts.
 const ORDERS: FrameLimits = FrameLimits {
@@ -128,9 +128,9 @@ impl Program {
             .map(|(name, value)| 2 * size_of::<String>() + name.len() + value.len() + 2);
         let of_argv = argv.iter().map(|text| size_of::<String>() + text.len() + 1);
         let length = of_env.chain(of_argv).sum::<usize>() + cwd.as_ref().map_or(0, String::len);
-        if length > MOST_BYTES {
+        if length > MAX_BYTES {
             return Err(BesideRefusal::request(format!(
-                "the program's arguments and variables are longer than {MOST_BYTES} bytes: write them to a file of the \
+                "the program's arguments and variables are longer than {MAX_BYTES} bytes: write them to a file of the \
                  session"
             )));
         }

@@ -16,10 +16,10 @@ use crate::supervisor::watch::{self, DirectoryAnswer, Watcher};
 use crate::waiters::lock;
 
 /// The maximum number of programs that a session runs at once. Each costs the supervisor three pipes.
-pub const MOST_PROGRAMS: usize = 32;
+pub const MAX_PROGRAMS: usize = 32;
 
 /// The maximum number of directory watches of a session.
-const MOST_WATCHES: usize = 8;
+const MAX_WATCHES: usize = 8;
 
 /// What a caller can do again once another worker serves the session.
 const START: &str = "start the program";
@@ -200,9 +200,9 @@ impl Queue {
         if let Some(closed) = &inner.closed {
             return Err(closed.refusal(START));
         }
-        if inner.live.len() >= MOST_PROGRAMS {
+        if inner.live.len() >= MAX_PROGRAMS {
             return Err(BesideRefusal::request(format!(
-                "the session runs {MOST_PROGRAMS} programs, as many as it may: end one first"
+                "the session runs {MAX_PROGRAMS} programs, as many as it may: end one first"
             )));
         }
         inner.last += 1;
@@ -270,9 +270,9 @@ impl Queue {
             return Err(closed.refusal(WATCH));
         }
         inner.watches.retain(|watch| watch.strong_count() > 0);
-        if inner.watches.len() >= MOST_WATCHES {
+        if inner.watches.len() >= MAX_WATCHES {
             return Err(BesideRefusal::request(format!(
-                "the session has {MOST_WATCHES} watches, as many as it may: close one first"
+                "the session has {MAX_WATCHES} watches, as many as it may: close one first"
             )));
         }
         inner.watches.push(Arc::downgrade(watch));

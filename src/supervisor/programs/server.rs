@@ -26,7 +26,7 @@ use sandfork_jail::sys;
 use sandfork_jail::sys::starter::SIGNAL;
 
 /// The maximum number of messages that the starter has not read. It reads at once, unless guest code stops it.
-const MOST_UNREAD: usize = 256;
+const MAX_UNREAD: usize = 256;
 
 /// Why a session has ended, if no other reason is known.
 pub const CLOSED: &str = "it was closed";
@@ -250,7 +250,7 @@ impl<'a> ProgramServer<'a> {
 
     fn end_if_stuck(&mut self) {
         let unread = self.link.as_ref().map_or(0, Link::unsent_frames);
-        if unread > MOST_UNREAD {
+        if unread > MAX_UNREAD {
             self.lose(StarterLoss::NotReading);
         }
     }

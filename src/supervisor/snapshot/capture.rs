@@ -10,12 +10,12 @@ use nix::fcntl::AtFlags;
 use nix::sys::stat::{SFlag, fstat, fstatat, major, minor};
 use nix::unistd::Pid;
 
-use super::descriptors::{Found, Kind, MOST_DESCRIPTORS, Outputs, keep};
+use super::descriptors::{Found, Kind, MAX_DESCRIPTORS, Outputs, keep};
 use super::layers::LayersBuilder;
 use super::medium::{DiskShare, Medium};
 use super::pack::{Lent, pack};
 use super::refusal::{Doing, SnapshotRefusal};
-use super::regions::{self, MOST_TEXT, Region, name_heap};
+use super::regions::{self, MAX_TEXT, Region, name_heap};
 use super::{Base, Image, ImageKind, Lists, require_access};
 use crate::outcome::{LimitName, Limits};
 use crate::plan::harmless;
@@ -196,10 +196,10 @@ impl Source<'_> {
     /// Parses the worker's mappings from `/proc/PID/maps` or `/proc/PID/smaps`.
     pub fn regions(&self, file: &str) -> Result<Vec<Region>, SnapshotRefusal> {
         let file = self.worker.proc.open(file).doing("read its mappings")?;
-        let mut text = BufReader::new(file.take(MOST_TEXT));
+        let mut text = BufReader::new(file.take(MAX_TEXT));
         let regions = regions::parse(&mut text);
         if text.get_ref().limit() == 0 {
-            return Err(SnapshotRefusal::Fragmented(regions::MOST_REGIONS));
+            return Err(SnapshotRefusal::Fragmented(regions::MAX_REGIONS));
         }
         regions
     }
@@ -218,10 +218,10 @@ impl Source<'_> {
         };
         let mut numbers = worker.proc.descriptors().doing("list its descriptors")?;
         numbers.sort_unstable();
-        if numbers.len() > MOST_DESCRIPTORS {
-            let number = numbers[MOST_DESCRIPTORS];
+        if numbers.len() > MAX_DESCRIPTORS {
+            let number = numbers[MAX_DESCRIPTORS];
             return Err(SnapshotRefusal::Other(format!(
-                "descriptor {number} is one of more than {MOST_DESCRIPTORS}; close it first"
+                "descriptor {number} is one of more than {MAX_DESCRIPTORS}; close it first"
             )));
         }
         let (mut kept, mut files) = (Vec::new(), Vec::new());

@@ -6,7 +6,7 @@ use sandfork_jail::DATA;
 use sandfork_jail::restore::{Descriptor, Opened};
 
 /// The maximum number of descriptors of a session.
-pub const MOST_DESCRIPTORS: usize = 1024;
+pub const MAX_DESCRIPTORS: usize = 1024;
 
 /// The character devices that every worker has at these paths, with major and minor numbers (null(4), random(4)).
 const DEVICES: [(&str, (u64, u64)); 5] = [

@@ -20,9 +20,9 @@ use crate::supervisor::descriptors::{CHUNK, with_buffer};
 use sandfork_jail::sys::pagemap::{Pages, scan};
 
 /// The maximum number of page ranges.
-const MOST_PIECES: usize = 1 << 18;
+const MAX_PIECES: usize = 1 << 18;
 
-const FRAGMENTED: SnapshotRefusal = SnapshotRefusal::Fragmented(MOST_PIECES);
+const FRAGMENTED: SnapshotRefusal = SnapshotRefusal::Fragmented(MAX_PIECES);
 
 /// The bytes copied per call: few enough pages for one process_vm_readv(2). The buffer stays below glibc's mmap
 /// threshold: freeing a block of a megabyte, which glibc maps by itself, would raise the threshold, and glibc would
@@ -32,7 +32,7 @@ const AT_ONCE: u64 = CHUNK as u64;
 /// Checks that the kernel supports `PAGEMAP_SCAN`, by scanning this process.
 pub(super) fn is_listed() -> Result<(), SnapshotRefusal> {
     let pagemap = File::open("/proc/self/pagemap").doing("list its pages")?;
-    match scan(pagemap.as_fd(), 0..1, &mut Pages::default(), MOST_PIECES) {
+    match scan(pagemap.as_fd(), 0..1, &mut Pages::default(), MAX_PIECES) {
         Err(Errno::ENOTTY) => Err(SnapshotRefusal::Kernel),
         other => other.doing("list its pages"),
     }
@@ -56,7 +56,7 @@ impl Source<'_> {
             } else {
                 &mut pages
             };
-            match scan(pagemap.as_fd(), within.clone(), found, MOST_PIECES) {
+            match scan(pagemap.as_fd(), within.clone(), found, MAX_PIECES) {
                 Err(Errno::ENOTTY) => return Err(SnapshotRefusal::Kernel),
                 Err(Errno::E2BIG) => return Err(FRAGMENTED),
                 other => other.doing("list its pages")?,
@@ -132,7 +132,7 @@ impl Source<'_> {
 }
 
 fn require_few(pages: &Pages) -> Result<(), SnapshotRefusal> {
-    if pages.own.len() + pages.guards.len() > MOST_PIECES {
+    if pages.own.len() + pages.guards.len() > MAX_PIECES {
         return Err(FRAGMENTED);
     }
     Ok(())
@@ -177,11 +177,11 @@ mod tests {
     fn page_range_limit_covers_all_mappings() {
         let many = |count: usize| vec![0..1; count];
         let pages = |guards| Pages {
-            own: many(MOST_PIECES / 2),
+            own: many(MAX_PIECES / 2),
             guards: many(guards),
         };
-        assert_eq!(require_few(&pages(MOST_PIECES / 2)), Ok(()));
-        let refused = require_few(&pages(MOST_PIECES / 2 + 1));
+        assert_eq!(require_few(&pages(MAX_PIECES / 2)), Ok(()));
+        let refused = require_few(&pages(MAX_PIECES / 2 + 1));
         assert_eq!(refused, Err(FRAGMENTED));
     }
 

@@ -33,7 +33,7 @@ use std::sync::Arc;
 pub mod readers {
     pub use super::descriptors::{Found, Kind, Outputs, keep};
     pub use super::layers::{Piece, Places};
-    pub use super::regions::{Backing, MOST_REGIONS, Region, parse};
+    pub use super::regions::{Backing, MAX_REGIONS, Region, parse};
     pub use super::steps::{Memory, hole, in_order, split, steps};
 }
 

@@ -45,7 +45,7 @@ const PREFIX: usize = 16 + 3 * 8;
 const CODE: u64 = 32;
 
 /// The maximum length of the head.
-const MOST_HEAD: u64 = 64 << 20;
+const MAX_HEAD: u64 = 64 << 20;
 
 /// What must match between the process that saves a snapshot and the process that resumes it.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
@@ -142,7 +142,7 @@ impl Image {
             pages: self.layers.pages(),
         };
         let head = serde_json::to_vec(&head).map_err(|error| unsaved(error.to_string()))?;
-        if head.len() as u64 > MOST_HEAD {
+        if head.len() as u64 > MAX_HEAD {
             return Err(unsaved("the list of its memory is too long".into()));
         }
         let part = Part::create(path, 0o600).map_err(failed)?;
@@ -256,7 +256,7 @@ impl Sections {
         let (head, memory, trees) = (field(0), field(1), field(2));
         let all = [PREFIX as u64, head, memory, trees, CODE];
         let all = all.into_iter().try_fold(0_u64, u64::checked_add);
-        let is_whole = prefix.starts_with(&MAGIC) && head <= MOST_HEAD && all == Some(length);
+        let is_whole = prefix.starts_with(&MAGIC) && head <= MAX_HEAD && all == Some(length);
         Ok(is_whole.then_some(Self {
             prefix,
             head,

@@ -16,16 +16,16 @@ use crate::supervisor::files::{Act, FileError, open_beneath};
 use crate::supervisor::programs::BesideRefusal;
 
 /// The maximum number of directories of a watch. The kernel keeps about a kilobyte for each.
-const MOST_DIRECTORIES: usize = 1_024;
+const MAX_DIRECTORIES: usize = 1_024;
 /// The maximum number of entries scanned for directories, at the start or after one read of events.
-const MOST_ENTRIES: usize = 50_000;
+const MAX_ENTRIES: usize = 50_000;
 /// The maximum number of directories scanned after one read of events. A guest that moves a large tree back and forth
 /// would cause more.
-const MOST_VISITS: usize = MOST_DIRECTORIES + 1;
+const MAX_VISITS: usize = MAX_DIRECTORIES + 1;
 /// The maximum number of reads that are discarded during a rescan.
-const MOST_SKIPPED: usize = 1_024;
+const MAX_SKIPPED: usize = 1_024;
 /// The maximum total length of the paths in the events of one read, in bytes.
-const MOST_BYTES: usize = 256 << 10;
+const MAX_BYTES: usize = 256 << 10;
 
 const CREATED: AddWatchFlags = AddWatchFlags::IN_CREATE.union(AddWatchFlags::IN_MOVED_TO);
 const GONE: AddWatchFlags = AddWatchFlags::IN_IGNORED.union(AddWatchFlags::IN_UNMOUNT);
@@ -201,7 +201,7 @@ impl Tree {
             return Ok(());
         }
         found.visits -= 1;
-        if self.directories.len() >= MOST_DIRECTORIES {
+        if self.directories.len() >= MAX_DIRECTORIES {
             found.lose(Lost::TooMany);
             return Ok(());
         }
@@ -261,12 +261,12 @@ impl Tree {
     /// Scans the tree again after events were lost or too numerous to follow.
     fn catch_up(&mut self, inotify: &Inotify, found: &mut Found) {
         // Discard queued events: the scan covers what they report.
-        for _ in 0..MOST_SKIPPED {
+        for _ in 0..MAX_SKIPPED {
             if inotify.read_events().is_err() {
                 break;
             }
         }
-        (found.entries, found.visits) = (MOST_ENTRIES, MOST_VISITS);
+        (found.entries, found.visits) = (MAX_ENTRIES, MAX_VISITS);
         let before: HashSet<_> = self.directories.drain().map(|(number, _)| number).collect();
         // A directory that is still watched keeps its watch descriptor.
         self.walk(inotify, PathBuf::new(), Entries::Known, found);
@@ -284,9 +284,9 @@ impl Found {
         Self {
             events: Vec::new(),
             last: HashMap::new(),
-            bytes: MOST_BYTES,
-            entries: MOST_ENTRIES,
-            visits: MOST_VISITS,
+            bytes: MAX_BYTES,
+            entries: MAX_ENTRIES,
+            visits: MAX_VISITS,
             is_stale: false,
             lost: None,
         }

@@ -27,7 +27,7 @@ use crate::world::{World, run};
 /// The most system calls of a run on demand under the default policy, from the call to its return, by calling process,
 /// and the most page faults of its worker: about 15 % above the measured counts, to allow for other kernels and
 /// interpreters. Lower these with the cost of a run.
-const MOST: Counts = Counts {
+const MAX: Counts = Counts {
     supervisor: 104,
     zygote: 41,
     worker: 261,
@@ -37,9 +37,9 @@ const MOST: Counts = Counts {
 /// The same with cgroups of version 2, where each run may need a new cgroup: before Linux 6.12 the memory peak cannot
 /// be reset, and on an emulated CPU no run is light enough for its cgroup to be kept. Creating a cgroup, opening its
 /// counters and removing it take 26 calls; 133 calls were measured in total.
-const MOST_ON_V2: Counts = Counts {
+const MAX_ON_V2: Counts = Counts {
     supervisor: 150,
-    ..MOST
+    ..MAX
 };
 
 /// The most page faults if fork eagerly copies the pages that workers write to.
@@ -65,7 +65,7 @@ const OF_HOSTS: Counts = Counts {
 
 /// The most waits of a run, of the supervisor's threads and of the worker until its program has begun: twice the
 /// measured number, because a message may arrive before or after its receiver starts to wait.
-const MOST_WAITS: [i64; 2] = [8, 4];
+const MAX_WAITS: [i64; 2] = [8, 4];
 
 /// The fewest plausible calls: lower counts mean that the tracer has lost a process.
 const LEAST: Counts = Counts {
@@ -163,8 +163,8 @@ fn trace() {
         .machine
         .cgroup
     {
-        CgroupSupport::V2 { .. } => MOST_ON_V2,
-        _ => MOST,
+        CgroupSupport::V2 { .. } => MAX_ON_V2,
+        _ => MAX,
     };
     let [alone_copied, network_copied, hosts_copied] = copied.lines().collect::<Vec<_>>()[..]
     else {
@@ -207,9 +207,9 @@ fn wait() {
     );
     let is_within = least
         .iter()
-        .zip(MOST_WAITS)
+        .zip(MAX_WAITS)
         .all(|(waits, most)| *waits <= most);
-    assert!(is_within, "{least:?} waits are more than {MOST_WAITS:?}");
+    assert!(is_within, "{least:?} waits are more than {MAX_WAITS:?}");
 }
 
 fn check(runs: &[Span], most: Counts) {

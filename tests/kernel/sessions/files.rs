@@ -212,7 +212,7 @@ def swap():
 for _ in range(2):
     threading.Thread(target=swap, daemon=True).start()
 ";
-    const MOST: Duration = Duration::from_secs(60);
+    const MAX: Duration = Duration::from_secs(60);
     // The thread must be able to run for as long as the test reads.
     let recipe = standard().set("limits.wall=60s").set("limits.cpu=1h");
     let mut session = open(world, recipe);
@@ -220,7 +220,7 @@ for _ in range(2):
     let (mut rounds, mut inside, mut refused) = (0, 0, 0);
     let begun = Instant::now();
     // Concurrent tests may keep the swapping threads off the CPU for many rounds.
-    while rounds < 1500 || (inside == 0 || refused == 0) && begun.elapsed() < MOST {
+    while rounds < 1500 || (inside == 0 || refused == 0) && begun.elapsed() < MAX {
         rounds += 1;
         for path in ["dir/file", "file"] {
             match read(&mut session, path) {

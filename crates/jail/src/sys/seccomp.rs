@@ -45,9 +45,9 @@ fn load_with(program: &[(u16, u8, u8, u32)], flags: libc::c_ulong) -> Result<lib
     })
 }
 
-/// A system call that waits for a reply.
+/// A notification: a system call that waits for a reply.
 #[derive(Clone, Copy, Debug)]
-pub struct Asked {
+pub struct Notification {
     /// The identifier of the notification, needed to reply.
     pub id: u64,
     /// The calling thread, in this process's pid namespace; 0 if it is not visible there.
@@ -75,23 +75,23 @@ pub enum Reply {
 
 /// Receives the next notification of a listener that poll(2) reports as readable. Returns `None` if the calling thread
 /// is gone.
-pub fn asked(listener: BorrowedFd) -> Result<Option<Asked>, Errno> {
+pub fn receive(listener: BorrowedFd) -> Result<Option<Notification>, Errno> {
     // SAFETY: a structure of integers, for which zeros are valid. The kernel requires it to be zeroed.
-    let mut asked: libc::seccomp_notif = unsafe { std::mem::zeroed() };
-    // SAFETY: `asked` is live, and of the type that the request expects.
+    let mut notification: libc::seccomp_notif = unsafe { std::mem::zeroed() };
+    // SAFETY: `notification` is live, and of the type that the request expects.
     let received = Errno::result(unsafe {
         libc::ioctl(
             listener.as_raw_fd(),
             libc::SECCOMP_IOCTL_NOTIF_RECV,
-            &raw mut asked,
+            &raw mut notification,
         )
     });
     match received {
-        Ok(_) => Ok(Some(Asked {
-            id: asked.id,
-            thread: asked.pid,
-            arguments: asked.data.args,
-            call: asked.data.nr,
+        Ok(_) => Ok(Some(Notification {
+            id: notification.id,
+            thread: notification.pid,
+            arguments: notification.data.args,
+            call: notification.data.nr,
         })),
         Err(Errno::ENOENT | Errno::EINTR) => Ok(None),
         Err(errno) => Err(errno),
@@ -99,7 +99,7 @@ pub fn asked(listener: BorrowedFd) -> Result<Option<Asked>, Errno> {
 }
 
 /// Returns whether the call still waits, which also proves that the pid of its thread was not reused.
-pub fn waits(listener: BorrowedFd, id: u64) -> bool {
+pub fn is_pending(listener: BorrowedFd, id: u64) -> bool {
     // SAFETY: `id` is live, and of the type that the request expects.
     let valid = unsafe {
         libc::ioctl(
@@ -115,7 +115,7 @@ pub fn waits(listener: BorrowedFd, id: u64) -> bool {
 ///
 /// A signal may interrupt the ioctl while it waits for the filter's lock. The call would then wait for its reply as
 /// long as the guest lives, so a failed attempt is retried twice.
-pub fn answer(listener: BorrowedFd, id: u64, reply: Reply) -> Result<(), Errno> {
+pub fn respond(listener: BorrowedFd, id: u64, reply: Reply) -> Result<(), Errno> {
     let (val, error, flags) = match reply {
         Reply::Continue => (0, 0, CONTINUE),
         Reply::Error(errno) => (0, -(errno as i32), 0),

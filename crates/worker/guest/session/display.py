@@ -9,11 +9,11 @@ from .shared import NotPassed, pack
 
 # Maximum bytes of one form, and of a cell's displays. The supervisor ends a cell that evades the second
 # bound.
-MOST_BYTES = 16 << 20
-MOST_DISPLAYED = 64 << 20
+MAX_BYTES = 16 << 20
+MAX_DISPLAYED = 64 << 20
 # The overhead of a display in bytes. The supervisor counts half of it.
 OF_A_DISPLAY = 2 << 10
-MOST_FORMS = 32
+MAX_FORMS = 32
 # Types whose text form suffices, so that as a cell's value they need no display.
 PLAIN = frozenset(
     (type(None), bool, int, float, complex, str, bytes, bytearray, list, tuple, dict, set)
@@ -123,8 +123,8 @@ class Displays:
             displayed = 0
         _, length = values.layout(map(len, buffers))
         displayed += OF_A_DISPLAY + len(wire.dumps(header).encode("utf-8", "replace")) + length
-        if displayed > MOST_DISPLAYED:
-            raise DisplayLimit("a cell may display %d MiB: write the rest to files" % (MOST_DISPLAYED >> 20))
+        if displayed > MAX_DISPLAYED:
+            raise DisplayLimit("a cell may display %d MiB: write the rest to files" % (MAX_DISPLAYED >> 20))
         self.displayed = self.interrupts.cell, displayed
 
     def send(self, header, buffers):
@@ -214,16 +214,16 @@ def plain_form(mime, made):
 def bounded(forms):
     """Returns the forms to send, as text or bytes. The text form names others that are too large."""
     kept, reasons = {}, []
-    for mime, made in list(forms.items())[:MOST_FORMS]:
+    for mime, made in list(forms.items())[:MAX_FORMS]:
         if type(mime) is not str or len(mime) > values.MAX_NAME:
             continue
         mime, made = clean(mime), plain_form(mime, made)
         if mime == "text/plain":
             kept[mime] = made if len(made) <= values.MAX_REPR else values.cut(made, values.MAX_REPR)
-        elif len(made) <= MOST_BYTES:
+        elif len(made) <= MAX_BYTES:
             kept[mime] = made
         else:
-            reasons.append("<%s of %d bytes, more than the %d that are shown>" % (mime, len(made), MOST_BYTES))
+            reasons.append("<%s of %d bytes, more than the %d that are shown>" % (mime, len(made), MAX_BYTES))
     if reasons:
         text = kept.get("text/plain", "")
         text = text if isinstance(text, str) else text.decode("utf-8", "replace")

@@ -15,7 +15,7 @@ LINE = re.compile(r"(\s*)(?:([\w.]+(?:\s*,\s*[\w.]+)*)\s*=\s*)?(!!?|%)\s*(\S.*)"
 HELP = re.compile(r"(\s*)(?:\?{1,2}\s*([\w.]+)|([\w.]+)\s*\?{1,2})\s*;?\s*")
 CELL = re.compile(r"%%(\w+)[ \t]*([^\n]*)\n?(.*)", re.DOTALL)
 # Each replaced line takes another compilation.
-MOST_LINES = 200
+MAX_LINES = 200
 # Magics for what the sandbox does anyway.
 SILENT = ("matplotlib",)
 WITHOUT_EFFECT = ("config", "autoreload", "load_ext", "reload_ext", "precision", "colors", "xmode")
@@ -48,7 +48,7 @@ class Magics:
         if found is not None:
             source = self.cell(*found.groups())
         lines = source.split("\n")
-        for done in range(MOST_LINES):
+        for done in range(MAX_LINES):
             try:
                 compiles("\n".join(lines))
                 return "\n".join(lines)

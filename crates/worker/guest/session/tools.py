@@ -13,7 +13,7 @@ from .shared import NotPassed, pack, unpack
 
 NAME = "sandfork_host"
 # Maximum arguments of one call, which keeps a header within its bounds.
-MOST_ARGUMENTS = 1000
+MAX_ARGUMENTS = 1000
 # Copied on import, so that changes by the guest have no effect.
 EXCEPTIONS = {
     name: kind
@@ -107,8 +107,8 @@ class Tools:
 
 
 def encode_arguments(encoder, args, kwargs):
-    if len(args) + len(kwargs) > MOST_ARGUMENTS:
-        raise TypeError("a host tool takes at most %d arguments" % MOST_ARGUMENTS)
+    if len(args) + len(kwargs) > MAX_ARGUMENTS:
+        raise TypeError("a host tool takes at most %d arguments" % MAX_ARGUMENTS)
     named = {}
     for name, value in kwargs.items():
         if len(name) > values.MAX_NAME or not values.is_unicode(name):

@@ -29,7 +29,7 @@ pub(crate) const TARGET: Target = Target {
 };
 
 /// The maximum number of calls of one input.
-const MOST_CALLS: usize = 64;
+const MAX_CALLS: usize = 64;
 
 fn run(bytes: &[u8]) -> bool {
     let mut source = Source::new(bytes);
@@ -126,7 +126,7 @@ impl<'a> Comparison<'a> {
     /// Returns the first call with a wrong result.
     fn first(&self, source: &mut Source<'_>) -> Option<Difference> {
         let mut calls = 0;
-        while calls < MOST_CALLS && (calls == 0 || !source.is_empty()) {
+        while calls < MAX_CALLS && (calls == 0 || !source.is_empty()) {
             let call = self.generator.call(source);
             if let Some(difference) = self.of_call(call) {
                 return Some(difference);

@@ -6,7 +6,7 @@ mod model;
 use std::str;
 
 use sandfork::internals::snapshot::{
-    Found, Kind, MOST_REGIONS, Memory, Outputs, Piece, Places, hole, in_order, keep, parse, steps,
+    Found, Kind, MAX_REGIONS, Memory, Outputs, Piece, Places, hole, in_order, keep, parse, steps,
 };
 use sandfork_jail::archive::{ENTRY, Entry};
 use sandfork_jail::restore::{BlobData, Opened};
@@ -39,7 +39,7 @@ fn mappings(text: &[u8]) -> bool {
     let Ok(regions) = parse(text) else {
         return false;
     };
-    assert!(regions.len() <= MOST_REGIONS);
+    assert!(regions.len() <= MAX_REGIONS);
     assert!(regions.iter().all(|region| region.start < region.end));
     !regions.is_empty()
 }

@@ -35,11 +35,11 @@ const ONE: &str = "SANDFORK_FUZZ_ONE";
 
 /// The memory limit: a parser allocates little for at most 64 KiB of input. One that allocates by a declared length,
 /// before the bytes have arrived, ends its own process and does not exhaust the machine.
-const MOST_MEMORY: u64 = 4 << 30;
+const MAX_MEMORY: u64 = 4 << 30;
 
 /// The CPU time limit of one input in seconds. The slowest valid input takes a tenth of a
 /// second. A wall time limit would fail on a busy machine.
-const MOST_TIME: u64 = 30;
+const MAX_TIME: u64 = 30;
 
 type Result<T = ()> = std::result::Result<T, Box<dyn Error>>;
 
@@ -99,7 +99,7 @@ fn artifact(name: &str) -> String {
 /// Runs one target.
 fn fuzz(name: &str) -> Result {
     let (_, hard) = getrlimit(Resource::RLIMIT_AS)?;
-    setrlimit(Resource::RLIMIT_AS, MOST_MEMORY, hard)?;
+    setrlimit(Resource::RLIMIT_AS, MAX_MEMORY, hard)?;
     let target = Target::find(name);
     let (seconds, seed) = (number(SECONDS)?, number(SEED)?.unwrap_or(1));
     if let Ok(file) = env::var(REPLAY) {
@@ -204,7 +204,7 @@ fn limit_time() -> nix::Result<()> {
     let used = getrusage(UsageWho::RUSAGE_SELF)?;
     let used = used.user_time().tv_sec() + used.system_time().tv_sec();
     let (_, hard) = getrlimit(Resource::RLIMIT_CPU)?;
-    setrlimit(Resource::RLIMIT_CPU, used.cast_unsigned() + MOST_TIME, hard)
+    setrlimit(Resource::RLIMIT_CPU, used.cast_unsigned() + MAX_TIME, hard)
 }
 
 type Run = Box<dyn Fn(&[u8]) -> bool>;

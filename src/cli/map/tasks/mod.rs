@@ -19,10 +19,10 @@ use crate::cli::policy::chosen;
 use crate::cli::script::{Origin, Script};
 
 /// The maximum length of a line, in bytes: a script and its files, in base64.
-const MOST_BYTES: usize = 64 << 20;
+const MAX_BYTES: usize = 64 << 20;
 
 /// The maximum number of policies that the tasks of one file may name. Each needs a warm interpreter.
-const MOST_POLICIES: usize = 16;
+const MAX_POLICIES: usize = 16;
 
 /// The tasks of a file that are still to run.
 pub struct Tasks {
@@ -59,7 +59,7 @@ impl Tasks {
     pub fn new(source: Source, policies: Policies, ids: Ids, progress: Arc<Progress>) -> Self {
         let Source { reader, watched } = source;
         Self {
-            lines: Lines::new(reader, MOST_BYTES),
+            lines: Lines::new(reader, MAX_BYTES),
             watched,
             policies,
             ids,
@@ -114,7 +114,7 @@ impl Tasks {
     fn task(&mut self, line: &Line) -> Result<Option<Task>, LineError> {
         match line.closed {
             Closed::Never => {
-                let most = MOST_BYTES >> 20;
+                let most = MAX_BYTES >> 20;
                 let sentence =
                     format!("it is over the {most} MiB that a task may have; keep data out of it");
                 return Err(sentence.into());
@@ -200,9 +200,9 @@ impl Policies {
         if let Some(policy) = self.named.get(name) {
             return Ok(Arc::clone(policy));
         }
-        if self.named.len() == MOST_POLICIES {
+        if self.named.len() == MAX_POLICIES {
             let sentence = format!(
-                "earlier tasks name {MOST_POLICIES} policies already, each with a separate interpreter; \
+                "earlier tasks name {MAX_POLICIES} policies already, each with a separate interpreter; \
                  put tasks with other policies into another file"
             );
             return Err(sentence.into());

@@ -182,7 +182,7 @@ fn nothing_follows_an_error() {
 
 #[test]
 fn overlong_line_is_rejected() {
-    let long = vec![b' '; MOST_BYTES + 1];
+    let long = vec![b' '; MAX_BYTES + 1];
     assert_error(
         [line(1).as_bytes(), &long].concat(),
         &["1"],
@@ -205,7 +205,7 @@ fn overrides_apply_to_every_policy() {
 fn number_of_policies_is_bounded() {
     let file = File::new("");
     let mut text = String::new();
-    for number in 0..=MOST_POLICIES {
+    for number in 0..=MAX_POLICIES {
         let path = file.directory.path().join(format!("{number}.toml"));
         fs::write(&path, "").unwrap();
         for turn in 0..2 {
@@ -220,7 +220,7 @@ fn number_of_policies_is_bounded() {
     }
     fs::write(file.path(), text).unwrap();
     let (ids, error) = file.found();
-    assert_eq!(ids.len(), 2 * MOST_POLICIES);
+    assert_eq!(ids.len(), 2 * MAX_POLICIES);
     assert!(
         error
             .unwrap()

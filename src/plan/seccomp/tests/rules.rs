@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use sandfork_jail::filter::unheard;
+use sandfork_jail::filter::without_listener;
 use sandfork_jail::program::BpfProgram;
 
 use super::super::preset::of_egress;
@@ -70,12 +70,13 @@ fn refusals_are_reported() {
                     heard.insert(name);
                 }
                 // A worker without a listener.
-                let unheard: Vec<_> = filters.worker.iter().map(unheard).collect();
+                let without_listener: Vec<_> =
+                    filters.worker.iter().map(without_listener).collect();
                 let expected = match meaning(&rule.verdict, &arguments) {
-                    Answer::Ask => with(&unheard),
+                    Answer::Ask => with(&without_listener),
                     other => other,
                 };
-                assert_eq!(with(&unheard), expected, "{name} {arguments:x?}");
+                assert_eq!(with(&without_listener), expected, "{name} {arguments:x?}");
             }
         }
         for (name, is_heard) in [

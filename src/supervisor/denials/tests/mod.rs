@@ -186,10 +186,10 @@ fn refused_connections_are_denials_with_their_counts() {
 #[test]
 fn flood_of_claims_is_bounded_and_counted() {
     let of = |number: usize| claim("access", Some(&format!("/srv/{number}")), Errno::ENOENT);
-    let mut claims: Vec<Denied> = (0..MOST + 10).map(of).collect();
-    claims[MOST].count = u64::MAX;
+    let mut claims: Vec<Denied> = (0..MAX + 10).map(of).collect();
+    claims[MAX].count = u64::MAX;
     let Denials { listed, omitted } = claimed("", claims);
-    assert_eq!((listed.len(), omitted), (MOST, u64::MAX));
+    assert_eq!((listed.len(), omitted), (MAX, u64::MAX));
 
     let mut same = of(1);
     same.count = 5;

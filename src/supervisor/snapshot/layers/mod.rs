@@ -20,7 +20,7 @@ use crate::supervisor::descriptors::read_in_pieces;
 use sandfork_jail::restore::Place;
 
 /// The maximum number of layers. A worker holds a descriptor of each while it is restored.
-const MOST_LAYERS: usize = 8;
+const MAX_LAYERS: usize = 8;
 
 /// A file with the contents of pages.
 #[derive(Debug)]
@@ -123,11 +123,11 @@ impl Layers {
         Places::of(&self.pieces, descriptors)
     }
 
-    /// Returns the layers that a later image may share: all of them, or only the first if there are [`MOST_LAYERS`] or
+    /// Returns the layers that a later image may share: all of them, or only the first if there are [`MAX_LAYERS`] or
     /// too little of all is still referenced. `None` if that is also true of the first.
     pub fn base(&self) -> Option<Base<'_>> {
         let all = self.layers.len();
-        let most = if all < MOST_LAYERS { all } else { 1 };
+        let most = if all < MAX_LAYERS { all } else { 1 };
         let bases = [most, 1].map(|files| Base {
             layers: self,
             files,
@@ -298,7 +298,7 @@ mod tests {
             assert!(written <= 64 * PAGE, "{round}: {written}");
             assert!(Arc::ptr_eq(&first, &last.layers[0]));
             assert!(read(&last) == filled(&pages));
-            assert!(last.files().len() <= MOST_LAYERS);
+            assert!(last.files().len() <= MAX_LAYERS);
         }
     }
 

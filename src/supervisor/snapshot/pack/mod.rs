@@ -29,7 +29,7 @@ use sandfork_jail::program::{HostIds, WorkerJail};
 use sandfork_jail::sys;
 
 /// The maximum number of entries of a tree. Quotas are far below it.
-const MOST_ENTRIES: usize = 1 << 20;
+const MAX_ENTRIES: usize = 1 << 20;
 
 const LISTED: OFlag = OFlag::O_RDONLY.union(OFlag::O_DIRECTORY);
 
@@ -162,8 +162,8 @@ impl Tree<'_> {
             // Neither name nor path contains a NUL byte.
             let c_string = |bytes: Vec<u8>| CString::new(bytes).unwrap_or_default();
             let (name, path) = (c_string(name.into_encoded_bytes()), c_string(path));
-            if self.names.len() == MOST_ENTRIES {
-                return Err(SnapshotRefusal::Fragmented(MOST_ENTRIES));
+            if self.names.len() == MAX_ENTRIES {
+                return Err(SnapshotRefusal::Fragmented(MAX_ENTRIES));
             }
             if self.names.len() as u64 >= self.inodes {
                 return Err(SnapshotRefusal::Changed);

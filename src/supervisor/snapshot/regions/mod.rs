@@ -11,10 +11,10 @@ use super::refusal::{Doing, SnapshotRefusal};
 use sandfork_jail::restore::Protection;
 
 /// The maximum number of mappings of a session. A typical program has a few hundred.
-pub const MOST_REGIONS: usize = 16_384;
+pub const MAX_REGIONS: usize = 16_384;
 
 /// The maximum length in bytes of a file that lists so many mappings.
-pub const MOST_TEXT: u64 = 32 << 20;
+pub const MAX_TEXT: u64 = 32 << 20;
 
 /// A mapping.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
@@ -228,8 +228,8 @@ pub fn parse(mut text: impl BufRead) -> Result<Vec<Region>, SnapshotRefusal> {
         } else if line.first().is_none_or(u8::is_ascii_uppercase) {
             // A measurement of the mapping, such as `Rss:`.
         } else {
-            if regions.len() == MOST_REGIONS {
-                return Err(SnapshotRefusal::Fragmented(MOST_REGIONS));
+            if regions.len() == MAX_REGIONS {
+                return Err(SnapshotRefusal::Fragmented(MAX_REGIONS));
             }
             let region = Region::parse(line).ok_or_else(|| {
                 let what = format!("the mapping `{}` is of an unknown kind", name_of(line));

@@ -95,8 +95,8 @@ fn file_mappings_match_by_inode_and_offset() {
 #[test]
 fn too_many_mappings_are_refused() {
     let line = "1000-2000 rw-p 0 00:00 0 \n";
-    let lines = line.repeat(MOST_REGIONS + 1);
-    let refused = SnapshotRefusal::Fragmented(MOST_REGIONS);
+    let lines = line.repeat(MAX_REGIONS + 1);
+    let refused = SnapshotRefusal::Fragmented(MAX_REGIONS);
     assert_eq!(parse(lines.as_bytes()), Err(refused));
 }
 

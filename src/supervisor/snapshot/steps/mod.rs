@@ -29,7 +29,7 @@ use sandfork_jail::restore::{BlobData, Place, Protection, Sharing, Step, WINDOW}
 use sandfork_jail::sys::checkpoint::BUFFER;
 
 /// The maximum length of one read(2) step.
-const MOST_READ: u64 = 1 << 30;
+const MAX_READ: u64 = 1 << 30;
 
 /// The steps of a restore, and the files that they involve.
 #[derive(Debug)]
@@ -341,7 +341,7 @@ impl Steps<'_> {
     }
 
     fn read(&mut self, pages: &Range<u64>) {
-        for part in parts(pages, MOST_READ) {
+        for part in parts(pages, MAX_READ) {
             let (length, place) = (part.end - part.start, self.places.at(part.start));
             self.loads.push(Step::read(part.start, length, place));
         }

@@ -18,14 +18,14 @@ import signal
 
 libc = ctypes.CDLL(None, use_errno=True)
 # As many as a sandbox allows, so that the open control tests the same number.
-MOST = 1024
+MAX = 1024
 
 
 def queue():
-    resource.setrlimit(resource.RLIMIT_SIGPENDING, (MOST, MOST))
+    resource.setrlimit(resource.RLIMIT_SIGPENDING, (MAX, MAX))
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGRTMIN])
     queued = 0
-    while queued < 2 * MOST:
+    while queued < 2 * MAX:
         if libc.sigqueue(os.getpid(), signal.SIGRTMIN, ctypes.c_void_p(0)) < 0:
             break
         queued += 1
@@ -39,7 +39,7 @@ def hold():
 
 def visit():
     queued = queue()
-    if queued < MOST // 2:
+    if queued < MAX // 2:
         escaped("only %d were left" % queued)
     else:
         contained("enough were left")

@@ -25,7 +25,7 @@ import time
 
 # As many as a sandbox allows, so that the open control tests the same number, and leaves some for
 # other tests of this user.
-MOST = 250
+MAX = 250
 ETOOMANYREFS = 109
 # Hundredths of a second to wait for other tests to release theirs.
 PATIENCE = 500
@@ -33,7 +33,7 @@ PATIENCE = 500
 
 def become_ordinary():
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    resource.setrlimit(resource.RLIMIT_NOFILE, (min(MOST, hard), hard))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(MAX, hard), hard))
     # Root may have any number in flight.
     if os.getuid() == 0:
         os.setgroups([])
