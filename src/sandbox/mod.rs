@@ -1,13 +1,13 @@
 //! Provides [`Sandbox`], the library's main interface: it applies one policy, and runs each request in a separate
 //! worker.
 
-mod attend;
 mod builder;
 mod demand;
 mod interpreter;
 mod key;
 mod pause;
 mod pool;
+mod serve_session;
 mod stats;
 mod turnover;
 mod zygote_manager;
@@ -23,9 +23,9 @@ pub use self::builder::SandboxBuilder;
 #[cfg(feature = "internals")]
 pub use self::turnover::{Term, Turnover};
 
-pub(crate) use self::attend::SessionRequest;
 pub(crate) use self::interpreter::ChosenInterpreter;
 pub(crate) use self::key::SandboxKey;
+pub(crate) use self::serve_session::SessionRequest;
 
 use self::pool::{Filler, Parked, Pool};
 use self::stats::{Activity, CountedRun, Counts};
@@ -242,7 +242,7 @@ impl Sandbox {
     pub(crate) fn save(&self, image: &Image, path: &Path) -> Result<u64, Refusal> {
         let zygote = self.inner.zygote()?;
         let saved = Arc::new(image.as_saved(&zygote)?);
-        let tried = self.try_out(&saved, self.terms(ToolTime::default()));
+        let tried = self.try_restore(&saved, self.terms(ToolTime::default()));
         if !zygote.is_alive() {
             self.inner.zygotes.discard(&zygote);
         }

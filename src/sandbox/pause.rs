@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use super::Sandbox;
-use super::attend::Ready;
+use super::serve_session::Ready;
 use super::stats::Activity;
 use crate::error::Error;
 use crate::protocol::caller::{ClientEvent, ClientRequest, Presence};
@@ -48,7 +48,7 @@ impl Sandbox {
         let _paused = self.inner.counts.begin(Activity::Paused);
         let state = |session| ClientEvent::State { session };
         caller.answer(state(Presence::Paused), Payload::default());
-        if let Some(id) = paused.asked {
+        if let Some(id) = paused.request_id {
             caller.answer(ClientEvent::Accepted { id }, Payload::default());
         }
         let mut unanswered = None;
@@ -103,7 +103,7 @@ impl Sandbox {
         if let Some(queue) = queue {
             queue.close(&match &exit {
                 SessionExit::Ended(why) => Closed::Ended(why.clone()),
-                SessionExit::Restart(_) => Closed::Anew,
+                SessionExit::Restart(_) => Closed::Restarted,
                 _ => Closed::Ended(CLOSED.to_owned()),
             });
         }

@@ -35,7 +35,7 @@ pub fn serve(socket: &Arc<OwnedFd>, sandboxes: &Sandboxes) {
             ClientRequest::Open(open) => match open_session(sandboxes, &open, payload) {
                 Ok((sandbox, request, _listed)) => {
                     // The caller has received any error.
-                    _ = sandbox.attend(&mut caller, request);
+                    _ = sandbox.serve_session(&mut caller, request);
                     return;
                 }
                 Err(refusal) => Err(refusal),

@@ -20,7 +20,7 @@ pub fn serve(mut caller: FrameCaller, sessions: &SessionPrograms, wanted: &Watch
     match programs.and_then(|it| Ok(it.watcher().begin(&wanted.path, depth)?)) {
         Ok(watch) => {
             caller.answer(ClientEvent::Watching, Payload::default());
-            attend(&mut caller, &watch);
+            forward_events(&mut caller, &watch);
         }
         Err(refusal) => caller.refuse(None, refusal),
     }
@@ -28,7 +28,7 @@ pub fn serve(mut caller: FrameCaller, sessions: &SessionPrograms, wanted: &Watch
     _ = drain(&mut caller, None);
 }
 
-fn attend(caller: &mut FrameCaller, watch: &Watch) {
+fn forward_events(caller: &mut FrameCaller, watch: &Watch) {
     loop {
         caller.flush();
         match caller.recv() {

@@ -146,12 +146,12 @@ fn spawn_attending_thread(
     mut caller: ThreadCaller,
     request: SessionRequest,
 ) -> Result<JoinHandle<()>, Error> {
-    let attend = move || {
+    let serve = move || {
         // The caller has received the error already.
-        _ = sandbox.attend(&mut caller, request);
+        _ = sandbox.serve_session(&mut caller, request);
     };
     let builder = thread::Builder::new().name("session".into());
-    let spawned = builder.spawn(attend);
+    let spawned = builder.spawn(serve);
     spawned.map_err(|cause| start_error("no thread could be started for the session", &cause))
 }
 

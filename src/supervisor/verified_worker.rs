@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use super::cgroup::{CgroupRoot, WorkerCgroup};
 use super::egress::WorkerNetwork;
 use super::error::{SupervisorError, While};
-use super::programs::Summons;
+use super::programs::StarterSocket;
 use super::run::RunContext;
 use super::session_dir::{SessionDirectory, SessionRoot};
 use super::sockets::Sockets;
@@ -42,7 +42,7 @@ pub(crate) struct VerifiedWorker {
     pub network: Mutex<Option<WorkerNetwork>>,
     /// The socket over which the worker receives the links of its starters, once a session has one. It passes from loop
     /// to loop too.
-    pub summons: Mutex<Option<Summons>>,
+    pub starter_socket: Mutex<Option<StarterSocket>>,
     /// The layers that hold, as the kernel reports them.
     pub enforced: Enforced,
 }
@@ -113,7 +113,7 @@ impl VerifiedWorker {
             _uid: uid,
             sockets,
             network: Mutex::new(network),
-            summons: Mutex::default(),
+            starter_socket: Mutex::default(),
             enforced,
         })
     }

@@ -13,7 +13,7 @@ mod report;
 mod resting;
 mod server;
 mod stage;
-mod summons;
+mod starter_socket;
 #[cfg(test)]
 mod tests;
 
@@ -24,4 +24,4 @@ pub use self::refusal::{BesideRefusal, NO_PROGRAMS};
 #[cfg(feature = "internals")]
 pub use self::report::Report;
 pub use self::server::{CLOSED, ProgramServer, Terms};
-pub use self::summons::Summons;
+pub use self::starter_socket::StarterSocket;

@@ -57,7 +57,7 @@ pub enum Closed {
     /// The session has ended. Holds the reason, as part of a sentence.
     Ended(String),
     /// The session moves to another worker, after a restart or a rollback.
-    Anew,
+    Restarted,
 }
 
 impl Closed {
@@ -65,7 +65,7 @@ impl Closed {
     fn why(&self) -> &str {
         match self {
             Self::Ended(why) => why,
-            Self::Anew => "it was restarted",
+            Self::Restarted => "it was restarted",
         }
     }
 
@@ -73,7 +73,7 @@ impl Closed {
     fn refusal(&self, afterwards: &str) -> BesideRefusal {
         match self {
             Self::Ended(why) => BesideRefusal::Ended(why.clone()),
-            Self::Anew => {
+            Self::Restarted => {
                 let sentence = format!("the session is restarting: {afterwards} afterwards");
                 BesideRefusal::Other(ErrorKind::Busy, sentence)
             }

@@ -15,7 +15,7 @@ use super::queue::{Closed, Command, Queue, Start};
 use super::refusal::{BesideRefusal, NO_PROGRAMS, StarterLoss};
 use super::report::{REPORTS, Report};
 use super::stage::{self, STEP_TIMEOUT, Stage};
-use super::summons::Summons;
+use super::starter_socket::StarterSocket;
 use crate::error::ErrorKind;
 use crate::supervisor::descriptors::socket_pair;
 use crate::supervisor::files::{FileError, WorkDir};
@@ -93,14 +93,17 @@ impl<'a> ProgramServer<'a> {
     }
 
     /// Returns what to poll from the worker.
-    pub fn source<'b>(&'b self, summons: &'b Summons) -> Option<(BorrowedFd<'b>, PollFlags)> {
+    pub fn source<'b>(
+        &'b self,
+        starters: &'b StarterSocket,
+    ) -> Option<(BorrowedFd<'b>, PollFlags)> {
         match &self.link {
             Some(link) if link.unsent > 0 => {
                 Some((link.as_fd(), PollFlags::POLLIN | PollFlags::POLLOUT))
             }
             Some(link) => Some((link.as_fd(), PollFlags::POLLIN)),
             None if self.waiting.is_empty() => None,
-            None => Some((summons.socket.as_fd(), PollFlags::POLLIN)),
+            None => Some((starters.socket.as_fd(), PollFlags::POLLIN)),
         }
     }
 
@@ -111,11 +114,11 @@ impl<'a> ProgramServer<'a> {
         waiting.chain(live).min()
     }
 
-    /// Carries out pending commands. Without `summons` no program can be started. `is_copied` is set while the worker
+    /// Carries out pending commands. Without `starters` no program can be started. `is_copied` is set while the worker
     /// is being copied. Returns whether a program is to be started.
     pub fn on_bell(
         &mut self,
-        summons: Option<&mut Summons>,
+        starters: Option<&mut StarterSocket>,
         worker: BorrowedFd,
         now: Instant,
         is_copied: bool,
@@ -130,7 +133,7 @@ impl<'a> ProgramServer<'a> {
                     _ = answer.send(opened.map_err(BesideRefusal::File));
                 }
                 Command::Start(start) => {
-                    if summons.is_none() {
+                    if starters.is_none() {
                         refuse_without_starter(&start.process, StarterLoss::Unreached);
                     } else if let Some(refusal) = self.refusal(&start, is_copied) {
                         start.process.refuse(refusal);
@@ -155,8 +158,8 @@ impl<'a> ProgramServer<'a> {
                 Command::Size { .. } => {}
             }
         }
-        if let Some(summons) = summons {
-            self.start_waiting(summons, worker, now);
+        if let Some(starters) = starters {
+            self.start_waiting(starters, worker, now);
         }
         has_more
     }
@@ -178,11 +181,11 @@ impl<'a> ProgramServer<'a> {
     }
 
     /// Starts the waiting programs if the worker is ready.
-    fn start_waiting(&mut self, summons: &mut Summons, worker: BorrowedFd, now: Instant) {
-        if self.waiting.is_empty() || !summons.is_ready() {
+    fn start_waiting(&mut self, starters: &mut StarterSocket, worker: BorrowedFd, now: Instant) {
+        if self.waiting.is_empty() || !starters.is_ready() {
             return;
         }
-        if self.link.is_none() && self.summon(summons, worker).is_err() {
+        if self.link.is_none() && self.spawn_starter(starters, worker).is_err() {
             for (_, start) in std::mem::take(&mut self.waiting) {
                 refuse_without_starter(&start.process, StarterLoss::Unreached);
             }
@@ -218,10 +221,10 @@ impl<'a> ProgramServer<'a> {
         self.end_if_stuck();
     }
 
-    /// Makes the worker spawn a starter, which receives its link over the socket of `summons`.
-    fn summon(&mut self, summons: &Summons, worker: BorrowedFd) -> Result<(), Errno> {
+    /// Makes the worker spawn a starter, which receives its link over `starters`.
+    fn spawn_starter(&mut self, starters: &StarterSocket, worker: BorrowedFd) -> Result<(), Errno> {
         let (ours, theirs) = socket_pair(SockType::Stream)?;
-        summons.pass(&theirs)?;
+        starters.pass(&theirs)?;
         sys::pidfd::signal(worker, SIGNAL)?;
         self.link = Some(Link::new(ours, REPORTS)?);
         Ok(())
@@ -258,12 +261,12 @@ impl<'a> ProgramServer<'a> {
     /// Reads messages of the worker or the starter. The error describes a violation of the protocol.
     pub fn on_readable(
         &mut self,
-        summons: &mut Summons,
+        starters: &mut StarterSocket,
         worker: &Worker,
         now: Instant,
     ) -> Result<(), String> {
         let Some(link) = &mut self.link else {
-            self.start_waiting(summons, worker.process.as_fd(), now);
+            self.start_waiting(starters, worker.process.as_fd(), now);
             return Ok(());
         };
         link.flush();
@@ -277,7 +280,7 @@ impl<'a> ProgramServer<'a> {
                 return Ok(());
             }
             Ok(Received::End) => {
-                let unstarted = summons.failure().map(StarterLoss::Unstarted);
+                let unstarted = starters.failure().map(StarterLoss::Unstarted);
                 self.lose(unstarted.unwrap_or(StarterLoss::Ended));
                 return Ok(());
             }

@@ -55,13 +55,18 @@ fn start_without_a_starter_socket_is_refused() {
 fn start_times_out_if_the_worker_is_never_ready() {
     let programs = Programs::new(1000).expect("a queue is made");
     let mut server = server(&programs);
-    let (mut summons, _theirs) = Summons::new().expect("a socket is made");
+    let (mut starter_socket, _theirs) = StarterSocket::new().expect("a socket is made");
     let (started, now) = thread::scope(|scope| {
         let started = scope.spawn(|| programs.start(Program::new(["true"])).map(drop));
         let soon = clock::now() + Duration::from_secs(60);
         assert_eq!(wait_readable(server.queue.bell(), soon), Ok(true));
         let now = clock::now();
-        assert!(server.on_bell(Some(&mut summons), other_process().as_fd(), now, false));
+        assert!(server.on_bell(
+            Some(&mut starter_socket),
+            other_process().as_fd(),
+            now,
+            false
+        ));
         let until = server.next_event().expect("it waits");
         assert!(until <= now + Duration::from_secs(30));
         server.on_time(until).expect("it breaks no protocol");

@@ -23,7 +23,10 @@ impl JailedWorker<'_> {
             base: None,
             lent: &self.lent,
             share: &self.context.snapshots.on_disk,
-            summons: self.summons.as_ref().map(|summons| summons.peer),
+            starter_socket: self
+                .starter_socket
+                .as_ref()
+                .map(|starter_socket| starter_socket.peer),
         }
     }
 

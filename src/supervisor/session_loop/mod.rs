@@ -1,7 +1,7 @@
 //! Serves a worker from its first message to its end. A session runs cell after cell for one caller; a run is a session
 //! of one cell.
 //!
-//! One thread serves a worker (`attend`, `serve_run`). It receives from the caller, feeds the worker, drains its output
+//! One thread serves a worker (`serve`, `serve_run`). It receives from the caller, feeds the worker, drains its output
 //! and enforces its limits, both during cells and between them, because threads and processes of the guest outlive the
 //! cell that started them. Nothing here blocks on the guest, or on a caller that does not read.
 
@@ -112,7 +112,7 @@ impl WorkerLoop<'_> {
     /// # Errors
     ///
     /// When the image cannot be restored.
-    pub fn try_out(mut self) -> Result<(), Error> {
+    pub fn try_restore(mut self) -> Result<(), Error> {
         self.until_restored(WorkerLife::is_on_trial)
     }
 
@@ -127,7 +127,7 @@ impl WorkerLoop<'_> {
         let io = self.state.io;
         let verified = io.verified;
         *lock(&verified.network) = io.network;
-        *lock(&verified.summons) = io.summons;
+        *lock(&verified.starter_socket) = io.starter_socket;
         Ok(())
     }
 
@@ -135,7 +135,7 @@ impl WorkerLoop<'_> {
     /// if the caller requested the pause.
     pub fn note_paused(&mut self, paused: &Paused) {
         let programs = self.state.io.programs.as_mut();
-        if let Some(programs) = programs.filter(|_| paused.asked.is_some()) {
+        if let Some(programs) = programs.filter(|_| paused.request_id.is_some()) {
             programs.end_watches("its session was paused");
         }
     }
@@ -146,9 +146,9 @@ impl WorkerLoop<'_> {
     ///
     /// # Errors
     ///
-    /// As for [`run`](super::run()). If the worker was lost during a cell, the function that called `attend` reports it
+    /// As for [`run`](super::run()). If the worker was lost during a cell, the function that called `serve` reports it
     /// to the session's caller.
-    pub fn attend(
+    pub fn serve(
         &mut self,
         caller: &mut dyn Caller,
         first: Option<(ClientRequest, Payload)>,
@@ -172,7 +172,7 @@ impl WorkerLoop<'_> {
         self.state.report_time_between_cells(caller);
         let closed = match &exit {
             SessionExit::Ended(why) => Some(Closed::Ended(why.clone())),
-            SessionExit::Restart(_) | SessionExit::Rollback { .. } => Some(Closed::Anew),
+            SessionExit::Restart(_) | SessionExit::Rollback { .. } => Some(Closed::Restarted),
             SessionExit::Closed | SessionExit::Gone | SessionExit::Paused(_) => None,
         };
         if let (Some(closed), Some(programs)) = (closed, &mut self.state.io.programs) {

@@ -41,7 +41,7 @@ pub enum Pause {
         /// The state.
         image: Arc<Image>,
         /// The caller's request for the pause, if there was one.
-        asked: Option<u64>,
+        request_id: Option<u64>,
     },
     /// The session was used again after its state was written to disk at its caller's request. Holds the id of that
     /// request, which has no reply yet.
@@ -50,9 +50,9 @@ pub enum Pause {
 
 impl Pause {
     /// Returns the id of the caller's request for a pause that still needs a reply after the worker was copied.
-    const fn asked(&self) -> Option<u64> {
+    const fn request_id(&self) -> Option<u64> {
         match self {
-            Self::Done { asked, .. } => *asked,
+            Self::Done { request_id, .. } => *request_id,
             Self::Overtaken(id) => Some(*id),
             Self::Possible | Self::Tried => None,
         }
@@ -67,7 +67,7 @@ pub struct Paused {
     /// The clocks and counters that the next worker continues.
     pub record: Record,
     /// The caller's request for the pause, if there was one.
-    pub asked: Option<u64>,
+    pub request_id: Option<u64>,
 }
 
 /// The clocks and counters of a session, which pass from one worker to the next.
@@ -138,13 +138,13 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
     /// Records a use of the session.
     pub(super) fn note_use(&mut self, now: Instant) {
         self.used = now;
-        let asked = self.pause.asked();
-        self.pause = asked.map_or(Pause::Possible, Pause::Overtaken);
+        let request_id = self.pause.request_id();
+        self.pause = request_id.map_or(Pause::Possible, Pause::Overtaken);
     }
 
     /// Refuses the caller's pending request for a pause, if there is one.
     pub(super) fn refuse_pause(&mut self, refusal: Refusal, caller: &mut dyn Caller) {
-        if let Some(id) = self.pause.asked() {
+        if let Some(id) = self.pause.request_id() {
             self.pause = Pause::Possible;
             caller.refuse(Some(id), refusal);
         }
@@ -198,9 +198,9 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
         result: &CellResult,
         caller: &mut dyn Caller,
     ) {
-        let asked = (id != PAUSE).then_some(id);
-        match (copy_of(copied, result), asked) {
-            (Ok(image), asked) => self.pause = Pause::Done { image, asked },
+        let request_id = (id != PAUSE).then_some(id);
+        match (copy_of(copied, result), request_id) {
+            (Ok(image), request_id) => self.pause = Pause::Done { image, request_id },
             (Err(refusal), Some(id)) => caller.refuse(Some(id), refusal.into()),
             (Err(refusal), None) => note_refusal(&refusal),
         }
@@ -208,8 +208,8 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
 
     /// Returns what to keep of a paused session, unless it was used again meanwhile.
     pub fn take_paused(&mut self, now: Instant, caller: &mut dyn Caller) -> Option<Paused> {
-        let (image, asked) = match mem::replace(&mut self.pause, Pause::Tried) {
-            Pause::Done { image, asked } => (image, asked),
+        let (image, request_id) = match mem::replace(&mut self.pause, Pause::Tried) {
+            Pause::Done { image, request_id } => (image, request_id),
             // The session was used meanwhile. A later attempt may pause it.
             other => {
                 self.pause = other;
@@ -218,11 +218,11 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
             }
         };
         // A pause that the caller requested ends its directory watches. Any other pause is put off by them.
-        let is_used = asked.is_none() && self.io.is_used();
+        let is_used = request_id.is_none() && self.io.is_used();
         if is_used || self.cell.is_some() || self.reap_until.is_some() || !self.io.defer_programs()
         {
-            if asked.is_some() {
-                caller.refuse(asked, SnapshotRefusal::Changed.into());
+            if request_id.is_some() {
+                caller.refuse(request_id, SnapshotRefusal::Changed.into());
             }
             return None;
         }
@@ -236,12 +236,12 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
                 cells: self.cells,
                 born: self.born,
                 waiting_since: self.waiting_since,
-                clocks_stopped_at: asked.map(|_| now),
-                expires: ends.min().filter(|_| asked.is_none()),
+                clocks_stopped_at: request_id.map(|_| now),
+                expires: ends.min().filter(|_| request_id.is_none()),
                 spent: self.io.network().map(WorkerNetwork::spent),
             },
             image,
-            asked,
+            request_id,
         })
     }
 

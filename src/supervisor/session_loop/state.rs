@@ -108,7 +108,7 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
         self.io
             .restart_watch(Pace::Running, now, before.cpu_us, limits.cpu());
         self.io.send(frame, None);
-        self.io.send_summons();
+        self.io.send_starter_socket();
         for file in attachments {
             self.io.send(BYTE.to_vec(), Some(file));
         }

@@ -21,7 +21,7 @@ use crate::supervisor::error::{SupervisorError, While};
 use crate::supervisor::files::{FileError, LentFiles};
 use crate::supervisor::forwarded_calls::ForwardedCalls;
 use crate::supervisor::link::{Link, LinkError};
-use crate::supervisor::programs::{ProgramServer, Queue, Summons, Terms};
+use crate::supervisor::programs::{ProgramServer, Queue, StarterSocket, Terms};
 use crate::supervisor::received_fd;
 use crate::supervisor::refused_calls::RefusedCalls;
 use crate::supervisor::run::{Files, Measured, Pace, RunContext, Watch};
@@ -93,7 +93,7 @@ pub trait WorkerIo {
     fn defer_programs(&mut self) -> bool;
     /// Gives the worker the socket over which it receives the links of its starters. It follows the worker's first
     /// message.
-    fn send_summons(&mut self);
+    fn send_starter_socket(&mut self);
     /// Whether programs of the caller run or are about to start.
     fn runs_programs(&self) -> bool;
     /// Stores a copy. Returns its number.
@@ -135,7 +135,7 @@ pub struct JailedWorker<'a> {
     pub(super) forwarded: ForwardedCalls<'a>,
     pub(super) network: Option<WorkerNetwork>,
     pub(super) programs: Option<ProgramServer<'a>>,
-    pub(super) summons: Option<Summons>,
+    pub(super) starter_socket: Option<StarterSocket>,
     pub(super) link: Link<&'a OwnedFd>,
     pub(super) output: Output<'a>,
 }
@@ -161,7 +161,7 @@ impl<'a> JailedWorker<'a> {
             forwarded: ForwardedCalls::new(verified),
             network: lock(&verified.network).take(),
             programs: None,
-            summons: lock(&verified.summons).take(),
+            starter_socket: lock(&verified.starter_socket).take(),
             link: link.when("prepare the worker's link")?,
             output: Output::new(
                 &worker.ends.stdout,
@@ -323,11 +323,11 @@ impl WorkerIo for JailedWorker<'_> {
         self.programs.as_mut().is_none_or(ProgramServer::rest)
     }
 
-    fn send_summons(&mut self) {
+    fn send_starter_socket(&mut self) {
         // If descriptors have run out, the session cannot start programs. The worker still waits for the byte.
-        let (summons, theirs) = Summons::new().ok().unzip();
+        let (starter_socket, theirs) = StarterSocket::new().ok().unzip();
         self.link.send(vec![0], theirs);
-        self.summons = summons;
+        self.starter_socket = starter_socket;
     }
 
     fn runs_programs(&self) -> bool {

@@ -255,8 +255,8 @@ impl<'a> WorkerLoop<'a> {
                 io.network.as_ref().map(|it| (it.link(), PollFlags::POLLIN)),
                 programs.map(|it| (it.queue.bell(), PollFlags::POLLIN)),
                 programs
-                    .zip(io.summons.as_ref())
-                    .and_then(|(it, summons)| it.source(summons)),
+                    .zip(io.starter_socket.as_ref())
+                    .and_then(|(it, starter_socket)| it.source(starter_socket)),
             ],
             until,
         )?;
@@ -279,15 +279,15 @@ impl<'a> WorkerLoop<'a> {
         let (worker, was_busy) = (&io.verified.worker, programs.is_busy());
         // Reports first: a starter process that has ended is replaced, and must not get more requests.
         if !reports.is_empty()
-            && let Some(summons) = &mut io.summons
-            && let Err(how) = programs.on_readable(summons, worker, now)
+            && let Some(starter_socket) = &mut io.starter_socket
+            && let Err(how) = programs.on_readable(starter_socket, worker, now)
         {
             self.state.on_violation(how);
             return;
         }
-        let (summons, process) = (io.summons.as_mut(), worker.process.as_fd());
-        let has_more =
-            is_readable(bell) && programs.on_bell(summons, process, now, is_copied_or_restored);
+        let (starter_socket, process) = (io.starter_socket.as_mut(), worker.process.as_fd());
+        let has_more = is_readable(bell)
+            && programs.on_bell(starter_socket, process, now, is_copied_or_restored);
         if has_more || (was_busy && !programs.is_busy()) {
             self.state.on_programs(now);
             self.state.report_time_between_cells(caller);

@@ -53,7 +53,7 @@ pub struct Source<'a> {
     /// The disk space that the sandbox's images take.
     pub share: &'a DiskShare,
     /// The inode of the worker's end of the socket for the links of its starters, if it has one.
-    pub summons: Option<u64>,
+    pub starter_socket: Option<u64>,
 }
 
 /// Requires that the worker's only task is its main thread. `tree` lists the processes of the worker.
@@ -214,7 +214,7 @@ impl Source<'_> {
         let outputs = Outputs {
             stdout: inode(&worker.ends.stdout)?,
             stderr: inode(&worker.ends.stderr)?,
-            summons: self.summons,
+            starter_socket: self.starter_socket,
         };
         let mut numbers = worker.proc.descriptors().doing("list its descriptors")?;
         numbers.sort_unstable();

@@ -62,7 +62,7 @@ pub struct Outputs {
     /// The inode of standard error.
     pub stderr: u64,
     /// The inode of the worker's end of the socket for the links of its starters, if it has one.
-    pub summons: Option<u64>,
+    pub starter_socket: Option<u64>,
 }
 
 /// The fields of `fdinfo` that are needed.
@@ -118,7 +118,7 @@ pub fn keep(found: &Found, outputs: Outputs) -> Result<Option<Descriptor>, Snaps
         })
     };
     match found.kind {
-        Kind::Socket if number == DATA || Some(found.inode) == outputs.summons => Ok(None),
+        Kind::Socket if number == DATA || Some(found.inode) == outputs.starter_socket => Ok(None),
         Kind::Pipe if found.inode == outputs.stdout => descriptor(Opened::Same(1)),
         Kind::Pipe if found.inode == outputs.stderr => descriptor(Opened::Same(2)),
         Kind::Device(numbers) => {
@@ -157,7 +157,7 @@ mod tests {
     const OUTPUTS: Outputs = Outputs {
         stdout: 11,
         stderr: 12,
-        summons: Some(13),
+        starter_socket: Some(13),
     };
 
     fn found(number: i32, link: &str, kind: Kind, inode: u64) -> Found {

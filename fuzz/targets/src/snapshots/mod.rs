@@ -72,7 +72,7 @@ fn descriptor(bytes: &[u8]) -> bool {
     let outputs = Outputs {
         stdout: 11,
         stderr: 12,
-        summons: Some(13),
+        starter_socket: Some(13),
     };
     let Ok(kept) = keep(&found, outputs) else {
         return false;

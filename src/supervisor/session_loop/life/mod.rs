@@ -137,7 +137,7 @@ impl<'a, W: WorkerIo> WorkerLife<'a, W> {
         }
         .encode_into(&[], &mut hello)?;
         self.io.send(hello, None);
-        self.io.send_summons();
+        self.io.send_starter_socket();
         self.io
             .restart_watch(Pace::Waiting, now, None, self.terms.limits.cpu());
         Ok(())

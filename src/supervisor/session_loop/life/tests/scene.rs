@@ -150,7 +150,7 @@ impl WorkerIo for FakeWorker {
         true
     }
 
-    fn send_summons(&mut self) {}
+    fn send_starter_socket(&mut self) {}
 
     fn runs_programs(&self) -> bool {
         self.runs_programs

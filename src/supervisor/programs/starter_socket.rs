@@ -12,7 +12,7 @@ use sandfork_jail::sys;
 /// The socket over which a worker receives the links of its starters. A starter is a process in the sandbox that spawns
 /// programs; it is started with the first program.
 #[derive(Debug)]
-pub struct Summons {
+pub struct StarterSocket {
     /// Readable when the worker is ready.
     pub socket: OwnedFd,
     /// The inode of the worker's end.
@@ -21,17 +21,17 @@ pub struct Summons {
     is_ready: bool,
 }
 
-impl Summons {
+impl StarterSocket {
     /// Creates the socket. Also returns the worker's end.
     pub fn new() -> Result<(Self, OwnedFd), Errno> {
         let (socket, theirs) = socket_pair(SockType::Stream)?;
         let peer = fstat(&theirs)?.st_ino;
-        let summons = Self {
+        let starter_socket = Self {
             socket,
             peer,
             is_ready: false,
         };
-        Ok((summons, theirs))
+        Ok((starter_socket, theirs))
     }
 
     /// Whether the worker handles the signal.

@@ -70,7 +70,7 @@ impl Sandbox {
     /// # Errors
     ///
     /// If no worker could be provided. The caller has received the error.
-    pub(crate) fn attend(
+    pub(crate) fn serve_session(
         &self,
         caller: &mut dyn Caller,
         request: SessionRequest,
@@ -145,7 +145,7 @@ impl Sandbox {
             });
             caller.answer(event, Payload::default());
             let handover = loop {
-                let exit = served.attend(caller, turn.first.take(), refill.take());
+                let exit = served.serve(caller, turn.first.take(), refill.take());
                 if !parked.zygote.is_alive() {
                     self.inner.zygotes.discard(&parked.zygote);
                 }
@@ -156,13 +156,13 @@ impl Sandbox {
                             Err(refusal) => caller.refuse(Some(id), refusal),
                         }
                     }
-                    SessionExit::Paused(paused) => match self.try_out(&paused.image, terms) {
+                    SessionExit::Paused(paused) => match self.try_restore(&paused.image, terms) {
                         Ok(()) => {
                             served.note_paused(&paused);
                             break Handover::Paused(paused);
                         }
-                        Err(error) if paused.asked.is_some() => {
-                            caller.refuse(paused.asked, error.into());
+                        Err(error) if paused.request_id.is_some() => {
+                            caller.refuse(paused.request_id, error.into());
                         }
                         Err(error) => tracing::debug!(%error, "a session is not paused"),
                     },
@@ -232,11 +232,11 @@ impl Sandbox {
     }
 
     /// Checks that a worker could be restored from a snapshot.
-    pub(super) fn try_out(&self, image: &Arc<Image>, terms: SessionTerms) -> Result<(), Error> {
+    pub(super) fn try_restore(&self, image: &Arc<Image>, terms: SessionTerms) -> Result<(), Error> {
         let (parked, _refill) = self.take_worker_of(image, None)?;
         let context = self.inner.run_context(&parked.zygote);
         let trial = Beginning::Trial(Arc::clone(image));
-        WorkerLoop::new(&context, &parked.verified, Purpose::Session(terms), trial)?.try_out()
+        WorkerLoop::new(&context, &parked.verified, Purpose::Session(terms), trial)?.try_restore()
     }
 
     /// Takes or makes a worker of the snapshot's zygote: only its workers have the same address layout.
