@@ -36,7 +36,7 @@ use super::session_dir::SessionDirectory;
 use super::shared_memory::SharedMemory;
 use super::verified_worker::VerifiedWorker;
 use super::{clock, machine_calls, own_signals, proc_dir};
-use sandfork_jail::sys::seccomp::{Notification, Reply, is_pending, receive, respond};
+use sandfork_jail::sys::seccomp::{Notification, Reply, is_valid, receive, respond};
 
 /// The most record locks of a worker. sqlite3 holds half a dozen per connection.
 const MAX_LOCKS: u32 = 1024;
@@ -195,7 +195,7 @@ impl<'a> ForwardedCalls<'a> {
         self.has_ofd_locks |= is_ofd_lock(call);
         let allowed = self.may_lock(call);
         // The thread's id may have been reused meanwhile.
-        if !is_pending(listener, call.id) {
+        if !is_valid(listener, call.id) {
             return Reply::Error(Errno::ENOLCK);
         }
         match allowed {

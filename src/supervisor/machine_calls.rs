@@ -9,7 +9,7 @@ use nix::errno::Errno;
 use crate::host::{Tracing, tracing};
 use crate::policy::Limits;
 use sandfork_jail::machine_files::LONGEST_SESSION;
-use sandfork_jail::sys::seccomp::{Notification, Reply, is_pending};
+use sandfork_jail::sys::seccomp::{Notification, Reply, is_valid};
 
 /// Returns the reply to a call that describes the machine; `None` for any other call.
 pub fn reply(listener: BorrowedFd, call: Notification, limits: &Limits) -> Option<Reply> {
@@ -71,7 +71,7 @@ fn write(
     // Refused for a program that the user may execute but not read, and where Yama restricts tracing.
     let memory = OpenOptions::new().write(true).open(path);
     let memory = memory.map_err(|_| Errno::EPERM)?;
-    if !is_pending(listener, call.id) {
+    if !is_valid(listener, call.id) {
         return Err(Errno::EINTR);
     }
     // The kernel's own error for memory that the caller has not mapped.

@@ -17,7 +17,7 @@ use nix::unistd::Pid;
 
 use super::run::Watch;
 use sandfork_jail::sys::pidfd;
-use sandfork_jail::sys::seccomp::{Notification, Reply, is_pending, respond};
+use sandfork_jail::sys::seccomp::{Notification, Reply, is_valid, respond};
 
 /// The sender of the signal.
 enum Sender {
@@ -62,7 +62,7 @@ fn integer(argument: u64) -> i32 {
 fn is_of_thread(listener: BorrowedFd, call: Notification, process: i32) -> bool {
     let task = format!("/proc/{process}/task/{}", call.thread);
     // The thread's number may already belong to another thread.
-    Path::new(&task).exists() && is_pending(listener, call.id)
+    Path::new(&task).exists() && is_valid(listener, call.id)
 }
 
 fn authorize(process: i32, signal: i32, watch: &Watch) -> Result<Sender, Errno> {

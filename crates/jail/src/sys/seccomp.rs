@@ -98,8 +98,8 @@ pub fn receive(listener: BorrowedFd) -> Result<Option<Notification>, Errno> {
     }
 }
 
-/// Returns whether the call still waits, which also proves that the pid of its thread was not reused.
-pub fn is_pending(listener: BorrowedFd, id: u64) -> bool {
+/// Returns whether the notification is still valid: the call waits, so the pid of its thread was not reused.
+pub fn is_valid(listener: BorrowedFd, id: u64) -> bool {
     // SAFETY: `id` is live, and of the type that the request expects.
     let valid = unsafe {
         libc::ioctl(
