@@ -158,5 +158,5 @@ fn limits_below_the_policy(world: &World) {
 fn limits_above_the_policy(world: &World) {
     let sandbox = world.build(standard().set("limits.wall=2s"));
     let long = Request::python("pass").wall(Duration::from_secs(3));
-    assert!(refused(&sandbox, long).contains("`limits.wall` of 3s"));
+    assert!(refused(&sandbox, long).contains("`limits.wall` to 3s"));
 }
