@@ -309,7 +309,7 @@ fn has_a_name(says: &str, call: &Call, act: Act) -> bool {
         // A layer, before any jail was made.
         " cannot be enforced: ",
         " does not hold: ",
-        " does not tell ",
+        " does not report ",
         &format!("{errno:?}"),
         &std::io::Error::from(errno).to_string(),
     ];
