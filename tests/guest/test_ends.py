@@ -155,7 +155,7 @@ class Ends(unittest.TestCase):
                 with self.subTest(program, way=way):
                     self.assertEqual(found[0], found[-1])
 
-    def test_an_unwanted_value_is_not_computed(self):
+    def test_unwanted_value_is_not_rendered(self):
         source = "class V:\n    def __repr__(self): print('shown')\ndef main(): return V()\nmain()"
         for run_path in ("native", "python"):
             with Worker(serves="one-run", run_path=run_path) as worker:

@@ -26,7 +26,7 @@ pub fn tests() -> Vec<Test> {
             light_runs_share_few_cgroups,
             loosened_limit_is_detected_before_the_next_run,
             cpu_time_is_counted_per_run,
-            counters_are_reset_after_a_heavy_run,
+            cgroup_of_a_heavy_run_is_not_reused,
             negative_dentries_do_not_outlive_their_run,
         ],
     )
@@ -132,7 +132,7 @@ fn cpu_time_is_counted_per_run(world: &World) {
     assert!(*later < 8 * *fewest, "{used:?}");
 }
 
-fn counters_are_reset_after_a_heavy_run(world: &World) {
+fn cgroup_of_a_heavy_run_is_not_reused(world: &World) {
     let heavy = [
         ("kept = bytearray(100 << 20)", Status::Ok),
         (

@@ -54,7 +54,7 @@ def backend() -> Iterator[SandforkBackend]:
         yield backend
 
 
-def test_both_streams_are_merged_in_order(backend: SandforkBackend) -> None:
+def test_both_streams_are_merged(backend: SandforkBackend) -> None:
     response = backend.execute("echo out; echo err >&2; exit 3")
     assert (sorted(response.output.split()), response.exit_code) == (["err", "out"], 3)
     assert not response.truncated

@@ -54,7 +54,7 @@ def test_events_arrive_while_a_cell_runs(sbx: Sandbox) -> None:
     assert ("create", "in") in seen
 
 
-def test_slow_reader_is_told_about_lost_output(sbx: Sandbox) -> None:
+def test_slow_reader_is_told_about_lost_events(sbx: Sandbox) -> None:
     with sbx.files.watch() as watch:
         sbx.run("import os; os.mkdir('a')")
         code = "for n in range(50_000):\n    os.rename('a', 'b'); os.rename('b', 'a')"

@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn lost_starter_is_not_a_system_error() {
+    fn only_an_unreachable_starter_is_a_system_error() {
         let refusal = |loss| BesideRefusal::without_starter("make", loss);
         assert_eq!(refusal(StarterLoss::Unreached).kind(), ErrorKind::System);
         let unstarted = StarterLoss::Unstarted(Errno::EAGAIN);

@@ -17,7 +17,7 @@ const NOT_HERE: [&str; 5] = [
     "mixed_runs",
     "sessions::stress",
     "cgroups::cpu_time_is_counted_per_run",
-    "cgroups::counters_are_reset_after_a_heavy_run",
+    "cgroups::cgroup_of_a_heavy_run_is_not_reused",
 ];
 
 /// Test suites that depend on the kernel, the user and the cgroup, in the order of the document.
