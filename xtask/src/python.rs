@@ -27,10 +27,18 @@ const PARTS: [&[&str]; 2] = [
     ],
 ];
 
+/// Makes the environments that [`test`] needs, because downloads can overlap with a build.
+pub fn prepare(envs: &TestEnvs, versions: Versions) -> Result<()> {
+    Package::prepare(newest(envs)?)?;
+    for env in chosen(&envs.envs, versions) {
+        test_envs::make_client(&env.interpreter)?;
+    }
+    Ok(())
+}
+
 /// Runs the tests against this `sandfork` program.
 pub fn test(envs: &TestEnvs, binary: &Path, versions: Versions) -> Result<Tally> {
-    let newest = envs.envs.iter().max_by_key(|env| env.interpreter.version);
-    let newest = newest.context("no interpreter")?;
+    let newest = newest(envs)?;
     let package = Package::prepare(newest)?;
     let mut tally = package.check()?;
     let mut parts: Vec<Work> = Vec::new();
@@ -58,6 +66,11 @@ pub fn test(envs: &TestEnvs, binary: &Path, versions: Versions) -> Result<Tally>
         tally.add(of_one);
     }
     Ok(tally)
+}
+
+fn newest(envs: &TestEnvs) -> Result<&TestEnv> {
+    let newest = envs.envs.iter().max_by_key(|env| env.interpreter.version);
+    newest.context("no interpreter")
 }
 
 /// A part of the tests.

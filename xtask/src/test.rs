@@ -44,7 +44,7 @@ pub struct Options {
 
 #[derive(Debug, clap::Subcommand)]
 enum Part {
-    /// Makes the test environments under target/test-envs, which plain `cargo test` then finds
+    /// Makes the environments of all tests; plain `cargo test` finds those under target/test-envs
     Envs,
     /// The tests of the Python package alone
     Python,
@@ -60,7 +60,7 @@ pub fn run(options: &Options) -> Result<()> {
     };
     match options.part {
         None => test_all(versions)?.report(),
-        Some(Part::Envs) => test_envs::make(versions).map(drop),
+        Some(Part::Envs) => python::prepare(&test_envs::make(versions)?, versions),
         Some(Part::Python) => {
             let envs = test_envs::make(versions)?;
             // The command looks for the server in its own directory.
