@@ -103,7 +103,7 @@ def test_language_without_its_program_is_a_request_error(server: Server) -> None
         pytest.skip("julia is installed")
     answer = server.ask("POST", "/run_code", {"code": "1", "language": "julia"})
     assert answer.status == 422
-    assert "no `julia`" in answer.json["detail"]
+    assert "`julia` is not available" in answer.json["detail"]
 
 
 def test_cells_share_their_variables_and_show_their_values(server: Server) -> None:
