@@ -27,7 +27,7 @@ const PARTS: [&[&str]; 2] = [
     ],
 ];
 
-/// Makes the environments that [`test`] needs, because downloads can overlap with a build.
+/// Makes the environments that [`test()`] needs, because downloads can overlap with a build.
 pub fn prepare(envs: &TestEnvs, versions: Versions) -> Result<()> {
     Package::prepare(newest(envs)?)?;
     for env in chosen(&envs.envs, versions) {
