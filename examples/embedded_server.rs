@@ -26,8 +26,8 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
 fn main() -> Result<(), Failure> {
     let self_test = std::env::args().any(|argument| argument == "--self-test");
     let processors = thread::available_parallelism()?;
-    // Runs as many snippets as there are processors and lets a few more wait. Other clients are told
-    // to retry.
+    // Runs one snippet per processor and queues 64 more. Further requests get an answer that asks
+    // the client to retry.
     let admission = Admission::new(processors, 64);
     let sandbox = Arc::new(Sandbox::builder().admission(&admission).build()?);
     let runtime = tokio::runtime::Builder::new_multi_thread()

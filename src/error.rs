@@ -8,7 +8,7 @@ use std::fmt;
 
 use crate::outcome::exit_code;
 
-/// A failure to provide a sandbox. Whatever the guest does is not an error but an [`Outcome`](crate::Outcome).
+/// A failure to provide a sandbox. Every end of guest code is an [`Outcome`](crate::Outcome) instead.
 ///
 /// Its message is one sentence that names the thing, the cause and the remedy. The message includes the cause, so
 /// [`source`](std::error::Error::source) returns `None`.

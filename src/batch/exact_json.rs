@@ -25,7 +25,7 @@ pub enum ExactJson {
 pub enum ExactNumber {
     /// An integer that fits into 128 bits.
     Whole(i128),
-    /// A longer integer, as its digits. Whoever compares it decides whether to convert it.
+    /// A longer integer, as its digits. The comparison decides whether to convert it.
     Long(String),
     /// A number with a fraction or an exponent.
     Float(f64),

@@ -13,9 +13,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Whatever a program does is the outcome of its task, which is never run again. If no sandbox could be provided, the
-//! task is retried a few times, after pauses. If every attempt fails, the result has the status `infrastructure`. A
-//! request that no sandbox can run has the status `refused`.
+//! Every end of a program is the outcome of its task, and the task is never run again. If no sandbox could be provided,
+//! the task is retried a few times, after pauses. If every attempt fails, the result has the status `infrastructure`.
+//! A request that no sandbox can run has the status `refused`.
 //!
 //! `docs/batch.md` describes the same for the command `sandfork map`.
 

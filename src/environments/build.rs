@@ -29,8 +29,8 @@ type Taken = Arc<Mutex<Option<io::Result<String>>>>;
 
 /// Replaces each source distribution by a wheel that is built from it, in this directory.
 ///
-/// Each wheel is built in a fresh worker. Whatever the code does to its wheel is covered by the wheel's hash, and thus
-/// by the environment's directory name.
+/// Each wheel is built in a fresh worker. The wheel's hash covers every change that the code makes to it, and thus the
+/// environment's directory name does too.
 ///
 /// # Errors
 /// If a wheel cannot be built.

@@ -1,6 +1,6 @@
-//! Handles package directories that a requirements file names. The file may be from someone else than the user who
-//! installs it, and package code can read whatever is shown to the sandbox. So only the packages in such a directory
-//! are shown, and only if it is beneath the file's own directory.
+//! Handles package directories that a requirements file names. The user who installs the packages may not have written
+//! the file, and package code can read every file that the sandbox exposes. So only the packages in such a directory
+//! are exposed, and only if it is beneath the file's own directory.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
-//! Lists the directory entries that the lookup of a path uses (path_resolution(7)). Whoever can replace one of them
-//! decides where the path leads.
+//! Lists the directory entries that the lookup of a path uses (path_resolution(7)). A process that can replace one of
+//! them decides which file the path names.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;

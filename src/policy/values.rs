@@ -130,7 +130,7 @@ impl Values {
                 Value::Limit(limit, amount) => {
                     errors.extend(out_of_range(key, origin, *limit, *amount, ""));
                 }
-                // The maximum is that of `limits.wall`: whoever wants a longer time means "never".
+                // The maximum is that of `limits.wall`: a longer time is written as "never".
                 Value::Term(Some(time)) => {
                     let or = format!(", or \"{NEVER}\"");
                     errors.extend(out_of_range(key, origin, LimitName::Wall, *time, &or));

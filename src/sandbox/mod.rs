@@ -119,7 +119,7 @@ impl Sandbox {
     ///
     /// # Errors
     ///
-    /// Only if the sandbox could not be provided; [`Error::kind`] returns the kind of error. Whatever the guest does is
+    /// Only if the sandbox could not be provided; [`Error::kind`] returns the kind of error. Every end of guest code is
     /// an [`Outcome`].
     pub fn run(&self, request: impl Into<Request>) -> Result<Outcome, Error> {
         self.run_streaming(request, &mut ())

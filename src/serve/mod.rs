@@ -3,7 +3,7 @@
 //! The other process holds one end of a `SOCK_SEQPACKET` pair. It opens a connection by sending one byte and one end of
 //! a `SOCK_STREAM` pair. A connection carries one session, one batch, one program or one directory watch, or single
 //! requests. It is served on a separate thread, and speaks [`protocol::caller`](crate::protocol::caller). When the
-//! other end of the `SOCK_SEQPACKET` pair is closed, for whatever reason, everything ends.
+//! other end of the `SOCK_SEQPACKET` pair is closed, for any reason, all connections and their guests end.
 
 mod batch;
 mod connection;

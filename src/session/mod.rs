@@ -161,7 +161,7 @@ impl Session {
     /// # Errors
     ///
     /// If the session has ended ([`ErrorKind::SessionEnded`](crate::ErrorKind::SessionEnded)) or the cell cannot be
-    /// sent. Whatever the guest does is in the report.
+    /// sent. The report has every end of guest code.
     pub fn run(&mut self, cell: impl Into<Cell>) -> Result<CellReport, Error> {
         self.run_streaming(cell, &mut ())
     }

@@ -73,7 +73,7 @@ fn environment_belongs_to_its_index() -> Result<(), Failed> {
     let again = again.replace("other:", "other:one@");
     let found = scene.printed(&["env", "create", "three", "colours", "--index-url", &again])?;
     assert!(found.starts_with("three: exists already"), "{found}");
-    // Hashes identify the files, whatever index they come from.
+    // Hashes identify the files, and any index may provide them.
     let lock = scene.data_dir().join("pylock.toml").display().to_string();
     scene.printed(&["env", "export", "one", "-o", &lock])?;
     let locked = ["env", "create", "four", "--lock", &lock];

@@ -1,4 +1,4 @@
-//! Tests that nothing is left of a worker's processes when it is over, whatever ended it.
+//! Tests that no process of a worker is left after it has ended, for each cause of its end.
 
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -17,7 +17,7 @@ use super::program::{ProcMount, Programs, Tmpfs, WorkerJail};
 use super::root;
 use crate::sys::procfs;
 
-/// The maximum size of each directory, bytes. Caches are smaller, whatever size the policy gives workers.
+/// The maximum size of each directory, bytes. It does not depend on the policy, because caches of imports are small.
 const MAX_SIZE: u64 = 64 << 20;
 /// The maximum number of inodes in each directory.
 const MAX_INODES: u64 = 4096;

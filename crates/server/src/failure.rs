@@ -15,7 +15,7 @@ use serde_json::json;
 use crate::account::Refusal;
 use crate::shortened;
 
-/// The reason why a request has no result. Whatever guest code does is a result, not a failure.
+/// The reason why a request has no result. Every end of guest code is a result, not a failure.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
     /// The token is missing or invalid.

@@ -213,8 +213,8 @@ fn runtime(config: &Config, tenants: &[Arc<Tenant>], jobs: NonZeroUsize) -> io::
         .build()
 }
 
-/// Handles SIGHUP from the start, also while interpreters are being warmed, because whoever triggers a reload of the
-/// tokens may not know that the server is still starting.
+/// Handles SIGHUP from the start, even while interpreters are being warmed: an operator may reload the tokens before
+/// the server is ready.
 fn hangup(runtime: &Runtime) -> io::Result<Signal> {
     let _entered = runtime.enter();
     signal(SignalKind::hangup())

@@ -321,7 +321,7 @@ class Terminal:
             return b""
 
     def write(self, number, data):
-        """Writes as much as is accepted and returns the rest. Drops data that nobody reads any more."""
+        """Writes what the descriptor accepts and returns the rest. Drops the data if its reader is gone."""
         try:
             return data[os.write(number, data) :]
         except BlockingIOError:

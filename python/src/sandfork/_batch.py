@@ -24,7 +24,7 @@ PENDING: Any = object()
 END: Any = object()
 
 # The batch fails when so many supervisors in a row die without a result.
-_MOST_DEATHS = 3
+_MAX_DEATHS = 3
 
 
 class Source:
@@ -111,9 +111,9 @@ class Batch(Conversation):
 
     def _count_death(self, error: SupervisorDied) -> None:
         self._deaths += 1
-        if self._deaths == _MOST_DEATHS:
+        if self._deaths == _MAX_DEATHS:
             raise SupervisorDied(
-                f"{_MOST_DEATHS} supervisors in a row ended before they gave a result of the batch; the "
+                f"{_MAX_DEATHS} supervisors in a row ended before they gave a result of the batch; the "
                 f"last: {str(error).partition(':')[0]}"
             ) from error
 

@@ -25,7 +25,7 @@ _DECISION = 5.0
 _WORK = _values.MAX_VALUES // 4
 # Maximum number of functions that continue in threads after a timeout. Python cannot stop them, and each
 # keeps its arguments alive.
-_MOST_ABANDONED = 32
+_MAX_ABANDONED = 32
 
 
 class Calls:
@@ -158,10 +158,10 @@ class Calls:
     def _tracked(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         """Wraps a function to count it while it runs. Raises `RuntimeError` if too many were abandoned."""
         running = self._running
-        if len(running) >= _MOST_ABANDONED:
+        if len(running) >= _MAX_ABANDONED:
             called = ", ".join(sorted(set(running.copy().values())))
             raise RuntimeError(
-                f"{name} is not called while {_MOST_ABANDONED} calls that took too long still run on the "
+                f"{name} is not called while {_MAX_ABANDONED} calls that took too long still run on the "
                 f"host, of {called}"
             )
         if _tools.is_async(function):

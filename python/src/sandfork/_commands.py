@@ -34,11 +34,11 @@ if TYPE_CHECKING:
 _STANDARD = (24, 80)
 _LARGEST = 2**63 - 1
 # Linux numbers processes up to this (proc_sys_kernel(5)), and signals up to the other (signal(7)).
-_MOST_PROCESSES = 2**22
-_MOST_SIGNALS = 64
-_MOST_ROWS = 2**16 - 1
+_MAX_PROCESSES = 2**22
+_MAX_SIGNALS = 64
+_MAX_ROWS = 2**16 - 1
 # The number of handles on background programs above which those of ended programs are dropped.
-_MOST_KNOWN = 64
+_MAX_KNOWN = 64
 
 
 class CommandOptions(TypedDict, total=False):
@@ -211,7 +211,7 @@ class BaseCommands:
                 yield from driver.conduct(driver.session.start())
             return driver, self._kind(driver, of_session, argv)
 
-        if len(self._known) >= _MOST_KNOWN:
+        if len(self._known) >= _MAX_KNOWN:
             yield from self._listed()
         driver, started = yield from in_live_session(self._driver, start)
         if background:
@@ -232,7 +232,7 @@ class BaseCommands:
         return listed
 
     def _killed(self, pid: int, signal: int) -> Work[None]:
-        pid, request = checked_count(pid, "pid", _MOST_PROCESSES), _signal(signal)
+        pid, request = checked_count(pid, "pid", _MAX_PROCESSES), _signal(signal)
         kind = type(self._driver)
         return in_live_session(self._driver, lambda number: _acted(kind, number, pid, (request,)))
 
@@ -337,7 +337,7 @@ def _number(driver: Driver[Session]) -> Work[int]:
 
 
 def _signal(signal: int) -> tuple[dict[str, Any], bytes]:
-    return {"kind": "signal", "signal": checked_count(signal, "signal", _MOST_SIGNALS)}, b""
+    return {"kind": "signal", "signal": checked_count(signal, "signal", _MAX_SIGNALS)}, b""
 
 
 def _size_of(pty: Any) -> dict[str, Any]:
@@ -348,8 +348,8 @@ def _size_of(pty: Any) -> dict[str, Any]:
 
 def _size(rows: int, columns: int) -> dict[str, Any]:
     return {
-        "rows": checked_count(rows, "rows", _MOST_ROWS),
-        "columns": checked_count(columns, "columns", _MOST_ROWS),
+        "rows": checked_count(rows, "rows", _MAX_ROWS),
+        "columns": checked_count(columns, "columns", _MAX_ROWS),
     }
 
 

@@ -15,7 +15,7 @@ from ._values import harmless
 
 # The types of a display's forms. All are cheap to decode, because a display is decoded while its cell runs.
 _FORMS = ("text", "bytes", "bytearray")
-# The number of digits that every Python converts to an integer, whatever its configured limit.
+# The number of digits that Python always converts to an integer (`sys.int_info.str_digits_check_threshold`).
 _DIGITS = 640
 # Maximum number of characters of a text in a `repr()`.
 _LONGEST_TEXT = 64 << 10

@@ -38,7 +38,7 @@ from ._tools import Tools, check_name, check_seconds, collect
 _ADDING = 30.0
 # The maximum number of times that packages are resolved again, each time with more of the earlier additions
 # as constraints.
-_MOST_TIMES = 8
+_MAX_TIMES = 8
 
 
 B = TypeVar("B", bound="BaseSandbox")
@@ -140,7 +140,7 @@ class BaseSandbox:
             )
         there: list[str] = []
         execution = yield from self._add(listed, there)
-        for _ in range(_MOST_TIMES):
+        for _ in range(_MAX_TIMES):
             if not isinstance(execution.value, list):
                 break
             # The guest's list is untrusted, and becomes arguments of a command.

@@ -34,11 +34,11 @@ from ._tasks import Task, TaskLike, TaskResult, checked_tasks, prepared
 
 # The target time of a chunk: long compared to an actor call, and short compared to a batch.
 _CHUNK_SECONDS = 0.5
-_MOST_OF_CHUNK = 1024
+_MAX_OF_CHUNK = 1024
 # An actor works on one chunk while the next is on its way.
 _AHEAD = 2
 # The batch fails when so many actors in a row are lost without a result.
-_MOST_LOSSES = 3
+_MAX_LOSSES = 3
 
 _LOST = (RayActorError, ObjectLostError, WorkerCrashedError)
 
@@ -319,7 +319,7 @@ class _Batch:
             return []
         self._losses = 0
         pace = len(results) / max(time.monotonic() - chunk.begun, 1e-3)
-        self._size = max(self._jobs, min(_MOST_OF_CHUNK, int(pace * _CHUNK_SECONDS)))
+        self._size = max(self._jobs, min(_MAX_OF_CHUNK, int(pace * _CHUNK_SECONDS)))
         if failure is not None:
             self._fail(chunk, {result.index for result in results}, failure)
         # Results after the failed task are dropped.
@@ -340,8 +340,8 @@ class _Batch:
             # The loss was counted when the actor's other chunk ended.
             return
         self._losses += 1
-        if self._losses == _MOST_LOSSES:
-            lost = f"{_MOST_LOSSES} actors in a row were lost without a result"
+        if self._losses == _MAX_LOSSES:
+            lost = f"{_MAX_LOSSES} actors in a row were lost without a result"
             raise SupervisorDied(f"{lost}: {error}") from error
         if chunk.tasks:
             self._actors.remove(chunk.actor)

@@ -51,7 +51,7 @@ pub enum ValueError {
         /// The actual number of bytes.
         found: u64,
     },
-    /// A value that is invalid whatever its buffers contain.
+    /// A value that is invalid regardless of its buffers.
     #[error("a value of type `{kind}` {fault}")]
     Malformed {
         /// The value's type.

@@ -1,8 +1,8 @@
 //! Keeps files for later processes of this user, in the user's cache directory.
 //!
-//! The cache saves time and affects no decision. A file is read only if nobody but this user can have written it: the
-//! file and its directory belong to the user, only the user may write to them, and nobody else can replace the
-//! directory. A failure here only means that work is repeated.
+//! The cache saves time and affects no decision. A file is read only if no other user can have written it: the file and
+//! its directory belong to this user, only this user may write to them, and no other user can replace the directory.
+//! A failure here only means that work is repeated.
 
 mod error;
 mod fonts;

@@ -142,7 +142,7 @@ impl WorkerNetwork {
         while wait_readable(self.link.as_fd(), until).ok()? {
             match self.receive()? {
                 FromNetwork::Report(report) => return Some(report),
-                // The cell that this report is for has ended, so nobody decides.
+                // The cell that this report is for has ended, so no caller decides.
                 FromNetwork::Question(question) => self.decide(question.question, None),
             }
         }

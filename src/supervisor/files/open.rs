@@ -53,9 +53,9 @@ impl WorkDir<'_> {
         self.as_guest(path, Act::Write, || self.open_or_make(path, contents))
     }
 
-    /// Removes the files that nobody has open for writing from `lent`. The kernel does not report who has a file open:
-    /// if the guest opens a file before it is removed here, it stays listed until both the caller and the guest have
-    /// closed it.
+    /// Removes the files from `lent` that no process has open for writing. The kernel does not report which process has
+    /// a file open: if the guest opens a file before it is removed here, the file stays listed until both the caller
+    /// and the guest have closed it.
     pub fn forget_unwritten(&self, lent: &mut LentFiles) {
         // If the check fails, all files stay listed.
         _ = as_guest(self.guest, || {

@@ -30,7 +30,7 @@ pub fn state(name: String, recipe: Recipe) -> Test {
     test.needs(Need::Snapshots)
 }
 
-/// Tests that each fork draws its own random numbers, whatever the session has drawn before.
+/// Tests that each fork draws its own random numbers, even after the session has drawn some.
 pub fn draws(name: String, recipe: Recipe) -> Test {
     let test = Test::new(name, move |world: &World| {
         let mut session = open(world, recipe);

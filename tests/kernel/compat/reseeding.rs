@@ -12,7 +12,7 @@ use crate::world::{World, run};
 pub const DRAWS: &str = include_str!("draws.py");
 const WORKERS: usize = 6;
 
-/// Preloads modules with random state: whatever they drew in the zygote is in every worker.
+/// Preloads modules with random state: every worker inherits the numbers that they drew in the zygote.
 const STATEFUL: &str =
     "python.preload=[\"random\", \"secrets\", \"ssl\", \"tempfile\", \"uuid\", \"hashlib\"]";
 

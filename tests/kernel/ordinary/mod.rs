@@ -72,8 +72,8 @@ fn in_every_version(world: &World) {
     }
 }
 
-/// Starts the control with the signal dispositions and the umask of a login shell's commands, whatever those of this
-/// test are.
+/// Starts the control with the signal dispositions and the umask of a login shell's commands, instead of those of this
+/// test.
 const CONTROL: &str = "
 import os, signal, sys
 os.umask(0o22)

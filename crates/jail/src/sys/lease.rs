@@ -10,7 +10,8 @@ const F_SETSIG: libc::c_int = 10;
 /// Returns whether any process has this file open for writing. `file` must be open for reading only, and either belong
 /// to this thread's user (`fsuid`) or the thread must have `CAP_LEASE`.
 ///
-/// The kernel grants a read lease only on a file that nobody has open for writing. The lease is released at once.
+/// The kernel grants a read lease only on a file that no process has open for writing. This function releases the lease
+/// immediately.
 pub fn is_written(file: BorrowedFd) -> Result<bool, Errno> {
     let set = |what: libc::c_int, value: libc::c_int| {
         // SAFETY: integer arguments only, and the descriptor is borrowed for the call.

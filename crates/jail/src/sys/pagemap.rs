@@ -52,7 +52,7 @@ const IS_OWN: u64 = IS_PRESENT | IS_SWAPPED;
 const PAGEMAP_SCAN: libc::c_ulong =
     3 << 30 | (size_of::<Scan>() as libc::c_ulong) << 16 | 0x66 << 8 | 16;
 
-/// The maximum number of ranges that one call returns.
+/// The maximum number of ranges per call.
 const AT_ONCE: usize = 512;
 
 /// Pages of a process, as ordered ranges.

@@ -15,7 +15,7 @@ from ._code import failing_source
 
 _SYNTAX_ERRORS = ("SyntaxError", "IndentationError", "TabError")
 # Maximum characters. A longer traceback mostly repeats the same frames.
-_MOST_TRACEBACK = 4000
+_MAX_TRACEBACK = 4000
 # Python's heading of the traceback of an exception group.
 _GROUP = "  + Exception Group Traceback (most recent call last):\n"
 KEPT = "what earlier steps defined is kept"
@@ -90,7 +90,7 @@ def _exception(code: str, filename: str, error: ExecutionError) -> str:
     is_deep = bool(lines) and error.traceback.count('\n  File "') > 1
     if not (is_deep or is_group):
         return message
-    return f"{message}\n{shortened(error.traceback.rstrip(), _MOST_TRACEBACK)}"
+    return f"{message}\n{shortened(error.traceback.rstrip(), _MAX_TRACEBACK)}"
 
 
 def _refused(execution: Execution, error: ExecutionError) -> str:

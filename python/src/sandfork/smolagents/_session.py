@@ -38,7 +38,7 @@ exec(
 _GONE = (SessionEnded, SessionForked)
 # After one of these errors the code may have run.
 _BROKEN = (SessionClosed, SupervisorError)
-_MOST_NAMES = 8
+_MAX_NAMES = 8
 
 
 class AgentSession:
@@ -162,7 +162,7 @@ class AgentSession:
             return ""
         self._loss_untold = False
         names = list(self._variables)
-        named = f"the variables {', '.join(names)}" if len(names) <= _MOST_NAMES else "its variables"
+        named = f"the variables {', '.join(names)}" if len(names) <= _MAX_NAMES else "its variables"
         there_again = f"the tools and {named}" if names else "the tools"
         return (
             "all variables, functions, imports and files of this and earlier steps are lost, and "

@@ -9,7 +9,7 @@ open_mode = "two-tenants"
 through = "two-tenants"
 runs = 2
 not_promised = """
-The kernel counts them for the launching user, whatever the namespace. Root's guests have a uid each.
+The kernel counts them for the launching user, in all namespaces together. Root's guests have a uid each.
 SECURITY.md says so."""
 promised_of = "root"
 

@@ -34,9 +34,7 @@ const STREAMS: Range<RawFd> = 0..3;
 /// `stand`: called in a session's worker, between two cells, with the id of the request. Returns an empty string in
 /// this worker, and the id of another request in a worker that was restored from the copy.
 pub fn suspend_for_copy(number: &str) -> Result<String, String> {
-    let number: u64 = number
-        .parse()
-        .map_err(|_| "the id of the request is not a number")?;
+    let number = request_id(number)?;
     require_directory()?;
     let state = KernelState::save().map_err(|errno| failed("read the kernel's state", errno))?;
     let link = Link::inherited();
@@ -66,6 +64,11 @@ pub fn suspend_for_copy(number: &str) -> Result<String, String> {
             Ok(number.to_string())
         }
     }
+}
+
+fn request_id(number: &str) -> Result<u64, String> {
+    let number = number.parse();
+    number.map_err(|_| "the id of the request is not a number".to_owned())
 }
 
 /// Checks that a restored copy can enter the current directory, because the guest may have removed its own access. A
@@ -114,9 +117,7 @@ impl StandingFrame {
 /// supervisor's order. Returns only if an operation failed before the memory was replaced.
 pub fn restore(argument: &str) -> Result<String, String> {
     let (number, order) = argument.split_once('\n').ok_or("the request has no id")?;
-    let number: u64 = number
-        .parse()
-        .map_err(|_| "the id of the request is not a number")?;
+    let number = request_id(number)?;
     let order: Order = serde_json::from_str(order).map_err(|error| error.to_string())?;
     let images = restore_outside_memory(&order)?;
     drop(order);
